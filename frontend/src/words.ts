@@ -38,6 +38,17 @@ export function withFieldLabels(text: string): string {
   });
 }
 
+/** The same for an error about a form, which names options as keys: "`gpus`" and `gpus=2`. */
+export function withKeyLabels(text: string): string {
+  const label = (name: string) => (LABELS[name] ? `“${LABELS[name]}”` : null);
+  return withFieldLabels(text)
+    .replace(/`([a-z][a-z_]+)`/g, (key: string, name: string) => label(name) ?? key)
+    .replace(/\b([a-z][a-z_]+)=(?=\S)/g, (key: string, name: string) => {
+      const found = label(name);
+      return found ? `${found} ` : key;
+    });
+}
+
 // Format characters (including bidirectional overrides), control characters and unusual line ends:
 // with them, one name could be made to look like another.
 const INVISIBLE = /[\p{Cf}\p{Cc}\p{Zl}\p{Zp}\p{Cs}]/gu;

@@ -1,12 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { exactSize, exactTime } from '../src/screens/submit-clone';
-import { withFieldLabels, visible } from '../src/words';
+import { withFieldLabels, withKeyLabels, visible } from '../src/words';
 
 test('command-line flags in messages become field labels', () => {
   assert.equal(withFieldLabels('use --gpus 2'), 'use “GPUs” 2');
   assert.equal(withFieldLabels('a `--time-limit` below that'), 'a “Time limit” below that');
   assert.equal(withFieldLabels('python train.py --lr 1'), 'python train.py --lr 1');
+  assert.equal(withFieldLabels('no job `tags`, seed=3'), 'no job `tags`, seed=3');
+  assert.equal(withKeyLabels('use gpus=2 or fewer'), 'use “GPUs” 2 or fewer');
+  assert.equal(withKeyLabels('`time_limit`: `x` is'), '“Time limit”: `x` is');
 });
 
 test('invisible characters are shown as escapes', () => {

@@ -21,14 +21,14 @@ NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
     [
         ("", "no command given", "example: stoker submit python train.py --lr 0.1"),
         ("--", "no command given", "example: stoker submit python train.py --lr 0.1"),
-        ("-G -1 x", "`-G`: `-1` is negative", None),
-        ("-G two x", "`-G`: `two` is not a whole number", None),
-        ("-G 1.5 x", "`-G`: `1.5` is not a whole number", None),
+        ("-G -1 x", "`-G` must not be negative, but is -1", None),
+        ("-G two x", "`-G`: `two` is not an integer", None),
+        ("-G 1.5 x", "`-G`: `1.5` is not an integer", None),
         ("-G 99999999999 x", "`-G`: `99999999999` is too large", None),
-        ("-G ٣ x", "`-G`: `٣` is not a whole number", None),
-        ("-p high x", "`-p`: `high` is not a whole number", None),
+        ("-G ٣ x", "`-G`: `٣` is not an integer", None),
+        ("-p high x", "`-p`: `high` is not an integer", None),
         ("-p 9999999999 x", "`-p`: `9999999999` is too large", None),
-        ("-r -2 x", "`-r`: `-2` is negative", None),
+        ("-r -2 x", "`-r` must not be negative, but is -2", None),
         ("-t soon x", "`-t`: `soon` is not a duration", NOT_A_DURATION),
         ("-t -5m x", "`-t`: `-5m` is not a duration", NOT_A_DURATION),
         ("-t 5parsecs x", "`-t`: `5parsecs` is not a duration", NOT_A_DURATION),
@@ -41,6 +41,14 @@ NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
         ("-d 7:good y", "`-d`: `7:good` is not a dependency", "write 7, 7:ok, 7:any or 7:notok"),
         ("-d 99999999999999999999 y", "`-d`: `99999999999999999999` is not a dependency",
          "write 7, 7:ok, 7:any or 7:notok"),
+        ("--signal USR9@60 -t 1h x", "`--signal`: unknown signal `USR9`",
+         "write USR1@60 for SIGUSR1 60 seconds before the time limit"),
+        ("--signal X:USR1 -t 1h x", "`--signal`: unknown prefix `X:` in `X:USR1`",
+         "write USR1@60 for SIGUSR1 60 seconds before the time limit, or B:USR1@60"),
+        ("--min-gpu-mem 0 x", "`--min-gpu-mem` must not be 0", "write a size such as 20G"),
+        ("-M 0 x", "`-M` must not be 0", "write a size such as 20G"),
+        ("-E NOSUCHVAR y", "`-E`: `NOSUCHVAR` is not set in your environment",
+         "write NOSUCHVAR=VALUE"),
         ("-E =x y", "`-E`: `=x` is not an environment variable", "write NAME=VALUE"),
         ("--env-file nowhere y", "`--env-file`: cannot read `nowhere`: No such file or directory",
          None),
@@ -52,6 +60,99 @@ def test_submit_refuses_invalid_options(
     refused(lab.run("submit", *words.split()), 2, message, hint)
     assert lab.states() == {}
     assert lab.daemon_pid() is None
+
+
+@pytest.mark.parametrize(
+    "option", ["--name", "--group", "--gpu-model", "--dedupe", "--cwd", "--stdout", "--stderr"]
+)
+def test_empty_value_is_refused(lab: Lab, option: str) -> None:
+    refused(lab.run("submit", option, "", "x"), 2, f"`{option}` must not be empty")
+    assert lab.states() == {}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("run --jobs 0 true", "`--jobs` must be 1 or more, not 0"),
+        ("run --log-dir= true", "`--log-dir` must not be empty"),
+        ("sweep --name= x{i} i=1", "`--name` must not be empty"),
+        ("sweep --max-parallel 0 x{i} i=1", "`--max-parallel` must be 1 or more, not 0"),
+        ("sweep --trials 0 x{i} i=1", "`--trials` must be 1 or more, not 0"),
+    ],
+)
+def test_values_that_would_have_no_effect_are_refused(lab: Lab, words: str, message: str) -> None:
+    refused(lab.run(*words.split()), 2, message)
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        ("--gpu-mem 5G", "`--gpu-mem` needs"),
+        ("--gpu-mem auto", "`--gpu-mem` needs"),
+        ("--gpu-ids 0", "`--gpu-ids` needs"),
+        ("--prefer 0", "`--prefer` needs"),
+        ("--gpu-model H100", "`--gpu-model` needs"),
+        ("--min-gpu-mem 5G", "`--min-gpu-mem` needs"),
+        ("--exclusive", "`--exclusive` needs"),
+        ("--on-oom fail", "`--on-oom` needs"),
+        ("--prefer 0 --exclusive", "`--prefer` and `--exclusive` need"),
+    ],
+)
+def test_gpu_options_of_a_job_without_a_gpu_are_refused(
+    lab: Lab, new_lab: Callable[..., Lab], options: str, names: str
+) -> None:
+    it = "them" if "and" in names else "it"
+    refused(lab.run("submit", "--gpus", "0", *options.split(), "x"), 2,
+            f"{names} `--gpus` 1 or more", f"remove {it}, or remove --gpus 0")  # fmt: skip
+    (lab.folder / "jobs").write_text(f"x #stoker --gpus 0 {options}\n")
+    refused(lab.run("submit", "--file", "jobs"), 2,
+            f"line 1: {names} `--gpus` 1 or more", f"remove {it}, or remove --gpus 0")  # fmt: skip
+    assert lab.states() == {}
+
+
+def test_gpu_options_on_a_host_without_gpus_are_refused(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab()
+    refused(lab.run("submit", "--gpu-model", "H100", "x"), 65,
+            "`--gpu-model` needs a GPU, but this host has no GPU",
+            "remove it for a job without a GPU")  # fmt: skip
+    assert lab.ok("submit", "-q", "--hold", "--on-oom", "fail", "x") == "1\n"
+
+
+def test_sweep_file_is_checked_like_the_command_line(lab: Lab) -> None:
+    path = lab.folder / "sweep.toml"
+    path.write_text("command = 'x {i}'\n[params]\ni = [1]\n[resources]\ngpu_model = ''\n")
+    refused(lab.run("sweep", "sweep.toml"), 2, "`gpu_model` must not be empty")
+    path.write_text("command = 'x {i}'\n[params]\ni = [1]\n[resources]\nenv = ['NOSUCHVAR']\n")
+    message = "`env`: `NOSUCHVAR` is not set in your environment"
+    refused(lab.run("sweep", "sweep.toml"), 2, message, "write NOSUCHVAR=VALUE")
+
+
+def test_gpu_file_that_cannot_be_read_is_refused(lab: Lab) -> None:
+    refused(lab.run("run", "--gpu-file", "nope", "true"), 2,
+            "cannot read the GPU file `nope`: No such file or directory")  # fmt: skip
+    (lab.folder / "gpus").write_text("zero")
+    refused(lab.run("run", "--gpu-file", "gpus", "true"), 2,
+            "cannot use the GPU file `gpus`: `zero` is not a GPU",
+            "write 0,1 or one GPU per line")  # fmt: skip
+    (lab.folder / "gpus").write_text("0")
+    done = lab.run("run", "--gpu-file", "gpus", "true")
+    assert (done.returncode, done.stderr) == (
+        0, "warning: `--gpu-file` has no effect: the GPUs of this run cannot change\n"
+    )  # fmt: skip
+
+
+def test_trace_that_cannot_be_replayed_is_refused(lab: Lab) -> None:
+    refused(lab.run("simulate", "nope.csv"), 2,
+            "cannot read `nope.csv`: No such file or directory")  # fmt: skip
+    columns = "required columns: submit_s, duration_s, gpus"
+    (lab.folder / "a.csv").write_text("a,b\n1,2\n")
+    refused(lab.run("simulate", "a.csv"), 2,
+            "`a.csv` is missing the columns duration_s, gpus, submit_s", columns)  # fmt: skip
+    (lab.folder / "b.csv").write_text("submit_s,gpus\n1,2\n")
+    refused(lab.run("simulate", "b.csv"), 2,
+            "`b.csv` is missing the column duration_s", columns)  # fmt: skip
+    (lab.folder / "c.csv").write_bytes(b"submit_s,gpus,\xff\n")
+    refused(lab.run("simulate", "c.csv"), 2, "cannot read `c.csv`: it is not UTF-8 text")
 
 
 def test_empty_command_is_refused(lab: Lab) -> None:
@@ -116,7 +217,8 @@ def test_error_names_the_invalid_line_of_an_env_file(lab: Lab) -> None:
 @pytest.mark.parametrize("verb", ["show", "log", "wait", "cancel", "hold", "edit", "why"])
 @pytest.mark.parametrize("word", ["77", "no-such-name", "@", "99999999999999999999999"])
 def test_error_names_the_unknown_job(lab: Lab, verb: str, word: str) -> None:
-    refused(lab.run(verb, word), 1, f"there is no job `{word}`", "`stoker ls` shows the jobs")
+    name = word if word.isdigit() else f"`{word}`"
+    refused(lab.run(verb, word), 1, f"there is no job {name}", "`stoker ls` shows the jobs")
 
 
 def test_error_names_the_invalid_setting(lab: Lab) -> None:

@@ -15,7 +15,7 @@ WHICH = ("no jobs given", "`stoker help selectors` explains how to select jobs")
 @pytest.mark.parametrize("verb", ["cancel", "hold", "release", "rerun", "rm"])
 def test_command_without_jobs_is_refused(lab: Lab, verb: str) -> None:
     refused(lab.run(verb), 2, *WHICH)
-    refused(lab.run(verb, "7"), 1, "there is no job `7`", "`stoker ls` shows the jobs")
+    refused(lab.run(verb, "7"), 1, "there is no job 7", "`stoker ls` shows the jobs")
 
 
 def test_cancel_ends_a_waiting_job_immediately(lab: Lab) -> None:
@@ -83,8 +83,8 @@ def test_cancel_counts_waiting_and_running_jobs(lab: Lab) -> None:
 def test_held_job_starts_only_after_release(lab: Lab) -> None:
     lab.ok("daemon", "drain")
     lab.ok("submit", "-f", "-", input="true\n" * 3)
-    assert lab.ok("hold", "1") == "1 job held; to let it start: stoker release JOB\n"
-    assert lab.ok("hold", "1-3") == "2 jobs held; to let them start: stoker release JOB\n"
+    assert lab.ok("hold", "1") == "1 job held; to let it start: stoker release 1\n"
+    assert lab.ok("hold", "1-3") == "2 jobs held; to let them start: stoker release 1-3\n"
     assert lab.ok("hold", "1") == "0 jobs held\n"
     lab.ok("daemon", "resume")
     assert lab.ok("release", "2") == "1 job released\n"
@@ -143,7 +143,7 @@ def test_priority_changes_only_waiting_jobs(lab: Lab) -> None:
     refused(
         lab.run("priority"), 2, "no priority and no jobs given", "example: stoker priority 10 7"
     )
-    refused(lab.run("priority", "high", "2"), 2, "`high` is not a whole number")
+    refused(lab.run("priority", "high", "2"), 2, "`high` is not an integer")
     refused(lab.run("priority", "3"), 2, *WHICH)
 
 
@@ -167,6 +167,23 @@ def test_tags_can_be_added_and_removed(lab: Lab) -> None:
     assert lab.job(2)["tags"] == ["old2"]
     refused(lab.run("tag", "1"), 2, "no tags given", "example: stoker tag 7 +baseline")
     refused(lab.run("tag", "+x"), 2, *WHICH)
+
+
+def test_tag_without_a_plus_sign_gets_a_hint(lab: Lab) -> None:
+    lab.submit("--hold", "true")
+    refused(lab.run("tag", "1", "baseline"), 1, "there is no job `baseline`",
+            "to add a tag: stoker tag 1 +baseline")  # fmt: skip
+    refused(lab.run("tag", "2", "+baseline"), 1, "there is no job 2",
+            "`stoker ls` shows the jobs")  # fmt: skip
+
+
+def test_changed_tags_are_recorded_as_events(lab: Lab) -> None:
+    lab.submit("--hold", "-T", "old", "true")
+    lab.ok("tag", "1", "+new", "-old", "-absent")
+    lab.ok("tag", "1", "+new")  # changes nothing
+    (event,) = lab.job(1)["events"]
+    assert (event["kind"], event["data"]) == ("tagged", "+new -old")
+    assert "  tagged +new -old\n" in lab.ok("show", "1") + "\n"
 
 
 def test_comma_separates_two_tags(lab: Lab) -> None:

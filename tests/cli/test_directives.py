@@ -77,27 +77,27 @@ def test_options_of_slurm_are_translated(tmp_path: Path, line: str, flags: list[
     script = read_script([a_script(tmp_path, f"#SBATCH {line}", "#SBATCH\t--mem=8G -p gpu")])
     assert script is not None
     assert script.flags == flags
-    assert script.notices == ["ignored, no effect on a single host: --mem, --partition"]
+    assert script.notices == ["ignored #SBATCH options: --mem, --partition"]
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("--nodes=2", "requests 2 nodes"),
-        ("--array=1-9", "job arrays are not supported yet"),
-        ("--nonsense=1", "`--nonsense` is not an option of Slurm"),
+        ("--array=1-9", "job arrays are not supported\n"),
+        ("--nonsense=1", "`--nonsense` is not an sbatch option$"),
         ("--gpu=1", "`--gpu` is ambiguous"),
         ("--job-name", "needs a value"),
-        ("-y", "`-y` is not an option"),
-        ("train.py", "`train.py` is not an option"),
+        ("-y", "`-y` is not an sbatch option$"),
+        ("train.py", "`train.py` is not an sbatch option$"),
         ("--dependency=singleton", "is not a supported dependency"),
         ("--dependency=after:7", "is not a supported dependency"),
         ("--dependency=afterok:7?afterok:8", "alternative dependencies"),
         ("--job-name='x", "No closing quotation"),
         ("--ntasks=many", "is not a number"),
-        ("--input=data.txt", "--input is not supported"),
-        ("--wrap=true", "--wrap is not allowed in a script"),
-        ("--export-file=x", "--export-file is not supported"),
+        ("--input=data.txt", "`--input` is not supported"),
+        ("--wrap=true", "`--wrap` is not allowed in a script"),
+        ("--export-file=x", "`--export-file` is not supported"),
         ("--container=x", "containers are not supported"),
         ("--test-only", "would queue nothing"),
         ("hetjob", "heterogeneous jobs"),
@@ -113,9 +113,10 @@ def test_unsupported_options_of_slurm_are_refused_with_their_line(
 
 def test_refused_array_names_the_sweep_that_does_the_same(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
-        read_script([a_script(tmp_path, "#SBATCH --array=0-9:3%2")])
+        read_script([a_script(tmp_path, "#SBATCH --array=0-9:3%2"), "--lr", "0.1"])
+    command = f"/bin/bash {tmp_path}/job.sh --lr 0.1"
     assert caught.value.hint == (
-        "use a sweep instead: stoker sweep 'SLURM_ARRAY_TASK_ID={i} sh SCRIPT' 'i=range(0,10,3)'"
+        f"use a sweep instead: stoker sweep 'SLURM_ARRAY_TASK_ID={{i}} {command}' 'i=range(0,10,3)'"
     )
 
 
@@ -177,7 +178,7 @@ def test_append_mode_never_overwrites_a_file(lab: Lab) -> None:
     path = a_script(lab.folder, "#SBATCH --open-mode=append", "#SBATCH -o all.txt")
     refused(
         lab.run("submit", path), 2,
-        "--open-mode=append is not supported: each job overwrites `all.txt`",
+        "`--open-mode=append` is not supported: each job overwrites `all.txt`",
         "put %j into the path, or write `exec >> FILE` into the script",
     )  # fmt: skip
     path = a_script(lab.folder, "#SBATCH --open-mode=append", "#SBATCH -o all-%j.txt")

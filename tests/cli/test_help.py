@@ -10,7 +10,7 @@ import pytest
 
 from stoker import __version__
 from stoker.cli import help
-from stoker.cli.main import ALIASES, VERBS
+from stoker.cli.main import ALIASES, VERBS, load
 from tests.cli.helpers import as_json, refused
 from tests.lab import Lab
 
@@ -76,7 +76,7 @@ def test_every_command_has_a_help_text(lab: Lab, verb: str) -> None:
     assert summary.rstrip().endswith(".")
     options, _, examples = rest.partition("\n\nexamples:\n")
     assert "options:\n" in options
-    assert "\n  -h, --help                  show this text\n" in options
+    assert "\n  -h, --help                  show this help message and exit\n" in options
     assert "  stoker" in examples
     assert all(len(line) <= 100 for line in text.splitlines())
     assert lab.ok("help", verb) == text
@@ -137,7 +137,7 @@ def test_global_options_may_precede_the_command(lab: Lab) -> None:
     assert as_json(lab.ok("--debug", "--json", "submit", "--hold", "echo", "--json"))["jobs"] == [1]
     assert lab.job(1)["argv"] == ["echo", "--json"]
     error = as_json(lab.run("--json", "show", "7").stdout)["error"]
-    assert error["message"] == "there is no job `7`"
+    assert error["message"] == "there is no job 7"
     assert lab.ok("--json", "help", "ls").startswith("usage: stoker ls ")
 
 
@@ -234,7 +234,7 @@ def test_errors_are_json_with_json_option(lab: Lab) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert as_json(done.stdout)["error"] == {
         "code": "not_found",
-        "message": "there is no job `7`",
+        "message": "there is no job 7",
         "hint": "`stoker ls` shows the jobs",
     }
     done = lab.run("submit", "--gpus", "9", "--json", "x")
@@ -288,5 +288,22 @@ def test_completion_scripts_exist_for_the_usual_shells(lab: Lab) -> None:
     for shell in ("zsh", "fish"):
         text = lab.ok("completion", shell)
         assert all(verb in text for verb in VERBS)
-    refused(lab.run("completion"), 2, "no supported shell given", "one of: bash, zsh, fish")
-    refused(lab.run("completion", "tcsh"), 2, "no supported shell given", "one of: bash, zsh, fish")
+    refused(lab.run("completion"), 2, "give exactly one shell", "shells: bash, zsh, fish")
+    refused(lab.run("completion", "tcsh"), 2, "shell `tcsh` is not supported",
+            "shells: bash, zsh, fish")  # fmt: skip
+
+
+def test_completion_has_no_json_option(lab: Lab) -> None:
+    assert "--json" not in lab.ok("completion", "--help")
+    done = lab.run("completion", "bash", "--json")
+    assert (done.returncode, "has no option `--json`" in done.stdout) == (2, True)
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_summary_of_a_command_is_one_line_that_help_wraps(verb: str) -> None:
+    assert "\n" not in load(verb).VERB.summary
+
+
+@pytest.mark.parametrize("verb", ["submit", "run", "sweep"])
+def test_help_says_that_a_time_limit_of_zero_is_no_limit(lab: Lab, verb: str) -> None:
+    assert "(0: no limit; without unit: minutes)" in " ".join(lab.ok(verb, "--help").split())

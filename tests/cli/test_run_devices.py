@@ -45,11 +45,11 @@ def test_unknown_device_is_refused(lab: Lab) -> None:
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ("0,,1", "`0,,1` is not a list of devices"),
-        ("0+", "`0+` is not a list of devices"),
-        ("0,x", "`0,x` is not a list of devices: `x` is not a device"),
-        ("-1", "`-1` is not a list of devices: `-1` is not a device"),
-        ("0+0", "`0+0` has a device twice"),
+        ("0,,1", "`0,,1` is not a list of GPUs"),
+        ("0+", "`0+` is not a list of GPUs"),
+        ("0,x", "`x` is not a GPU index or UUID"),
+        ("-1", "`-1` is not a GPU index or UUID"),
+        ("0+0", "`0+0` has a GPU twice"),
     ],
 )
 def test_invalid_device_list_is_refused(

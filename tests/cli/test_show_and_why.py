@@ -30,7 +30,7 @@ def test_show_prints_all_fields_of_a_finished_job(lab: Lab) -> None:
         "job         2 (eval)\n"
         "state       done\n"
         "command     echo 'hello world'\n"
-        f"folder      {lab.folder}\n"
+        f"directory   {lab.folder}\n"
         "GPUs        1 (GPU 0)\n"
         "priority    5\n"
         "tags        a, b\n"
@@ -84,7 +84,9 @@ def test_job_that_waits_for_a_retry_has_no_gpu(new_lab: Callable[..., Lab]) -> N
 def test_show_names_edited_options(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.ok("edit", "1", "-c", "false", "-t", "5m", "--begin", "+1h", "-G2", "-C", "/")
-    assert lab.ok("show", "1").endswith("  edited GPUs, begin time, command, folder, time limit\n")
+    assert lab.ok("show", "1").endswith(
+        "  edited GPUs, begin time, command, directory, time limit\n"
+    )
 
 
 def test_show_prints_several_jobs(lab: Lab) -> None:
@@ -92,9 +94,9 @@ def test_show_prints_several_jobs(lab: Lab) -> None:
     lab.submit("--hold", "-G0", "false")
     shown = without_times(lab.ok("show", "1", "2"))
     assert shown == (
-        f"job         1\nstate       held\ncommand     true\nfolder      {lab.folder}\n"
+        f"job         1\nstate       held\ncommand     true\ndirectory   {lab.folder}\n"
         "GPUs        1\nsubmitted   DATE\n\n"
-        f"job         2\nstate       held\ncommand     false\nfolder      {lab.folder}\n"
+        f"job         2\nstate       held\ncommand     false\ndirectory   {lab.folder}\n"
         "GPUs        none\nsubmitted   DATE\n"
     )
 
@@ -106,7 +108,7 @@ def test_show_without_a_job_is_refused(lab: Lab) -> None:
         "no job given",
         "example: stoker show 7, or stoker show @ for the last job",
     )
-    refused(lab.run("show", "5"), 1, "there is no job `5`", "`stoker ls` shows the jobs")
+    refused(lab.run("show", "5"), 1, "there is no job 5", "`stoker ls` shows the jobs")
 
 
 def test_why_explains_holds_begin_times_and_dependencies(lab: Lab) -> None:

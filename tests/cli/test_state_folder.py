@@ -33,9 +33,21 @@ def test_state_folder_that_others_can_enter_is_refused(lab: Lab) -> None:
             lab.run("ls"),
             77,
             f"the state folder `{lab.state_dir}` is open to other users",
-            f"chmod 700 {lab.state_dir}",
+            "set STOKER_STATE_DIR to a private folder",
         )
     assert os.listdir(lab.state_dir) == []
+
+
+def test_chmod_is_suggested_only_for_a_folder_with_a_queue(lab: Lab) -> None:
+    """The folder could be /etc."""
+    lab.submit("--hold", "true")
+    lab.state_dir.chmod(0o755)
+    message = f"the state folder `{lab.state_dir}` is open to other users"
+    refused(lab.run("ls"), 77, message, f"chmod 700 {lab.state_dir}")
+    lab.folder.chmod(0o755)
+    lab.env["STOKER_STATE_DIR"] = str(lab.folder)
+    message = f"the state folder `{lab.folder}` is open to other users"
+    refused(lab.run("ls"), 77, message, "set STOKER_STATE_DIR to a private folder")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
@@ -195,8 +207,8 @@ def test_database_with_a_lost_page_is_refused(lab: Lab) -> None:
 def test_repair_is_refused_while_a_daemon_runs(lab: Lab) -> None:
     lab.ok("daemon", "start")
     pid = lab.daemon_pid()
-    refused(lab.run("doctor", "--repair"), 1, f"a daemon is already running (pid {pid})",
-            "run `stoker daemon stop` first; running jobs continue")  # fmt: skip
+    refused(lab.run("doctor", "--repair"), 1, f"stop the daemon (pid {pid}) before a repair",
+            "stoker daemon stop (running jobs continue)")  # fmt: skip
 
 
 def test_queue_of_a_newer_stoker_is_left_untouched(lab: Lab) -> None:
@@ -280,5 +292,5 @@ def test_doctor_reports_an_unsafe_state_folder(lab: Lab) -> None:
     assert done.returncode == 1
     assert done.stdout.endswith(
         f"bad   the state folder `{lab.state_dir}` is open to other users\n"
-        f"      hint: chmod 700 {lab.state_dir}\n"
+        "      hint: set STOKER_STATE_DIR to a private folder\n"
     )

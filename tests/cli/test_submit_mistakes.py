@@ -74,7 +74,7 @@ def test_file_that_is_not_executable_is_refused(lab: Lab) -> None:
     first = lab.submit("--hold", "chmod +x train.py")
     done = lab.run("submit", "-q", "--after", str(first), "./train.py", "--lr", "1")
     assert (done.returncode, done.stdout) == (0, "2\n")
-    assert done.stderr.startswith(f"note: `./train.py` is not executable now; {hint}\n")
+    assert done.stderr.startswith(f"warning: `./train.py` is not executable; {hint}\n")
 
 
 def test_file_in_the_folder_is_a_program_when_the_path_has_the_folder(lab: Lab) -> None:
@@ -88,10 +88,10 @@ def test_file_in_the_folder_is_a_program_when_the_path_has_the_folder(lab: Lab) 
 @pytest.mark.parametrize(
     ("words", "notice"),
     [
-        (("later", "x"), "`later` is not on your PATH now"),
-        (("./later", "x"), "`./later` does not exist yet"),
-        (("python3", "trian.py"), "`trian.py` does not exist yet"),
-        (("sh", "trian.sh"), "`trian.sh` does not exist yet"),
+        (("later", "x"), "`later` is not on your PATH; "),
+        (("./later", "x"), "`./later` does not exist; "),
+        (("python3", "trian.py"), "`trian.py` does not exist; "),
+        (("sh", "trian.sh"), "`trian.sh` does not exist; "),
     ],
 )
 def test_program_that_may_come_later_is_queued_with_a_notice(
@@ -99,7 +99,8 @@ def test_program_that_may_come_later_is_queued_with_a_notice(
 ) -> None:
     done = lab.run("submit", "-q", "--hold", *words)
     assert (done.returncode, done.stdout) == (0, "1\n")
-    assert done.stderr.startswith(f"note: {notice}")
+    fails = "the job will fail unless it exists when the job starts"
+    assert done.stderr == f"warning: {notice}{fails}\n"
 
 
 @pytest.mark.parametrize("text", ["FOO=1 later", "cd x && later", "for i in 1; do later; done"])
@@ -110,7 +111,8 @@ def test_shell_text_is_not_searched_for_programs(lab: Lab, text: str) -> None:
 def test_options_after_the_command_get_a_notice(lab: Lab) -> None:
     done = lab.run("submit", "--hold", "echo", "--dry-run", "x")
     assert done.stderr == (
-        "note: --dry-run was passed to `echo`; options of `stoker submit` go before the command\n"
+        "warning: `--dry-run` was passed to `echo`; options of `stoker submit` go before the"
+        " command\n"
     )
     assert lab.job(1)["argv"] == ["echo", "--dry-run", "x"]
     assert lab.run("submit", "--hold", "--", "echo", "--dry-run").stderr == ""
@@ -127,7 +129,7 @@ def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
 
 def test_data_on_stdin_gets_a_notice(lab: Lab) -> None:
     (lab.folder / "data").write_text("1 2 3\n")
-    notice = "note: the job cannot read the data on stdin"
+    notice = "warning: the job cannot read the data on stdin"
     # The pipe has its data before the command checks it.
     piped = _submit_in_shell(
         lab, "mkfifo f; exec 3<>f; cat data >&3; STOKER submit --hold cat <&3 3<&-"

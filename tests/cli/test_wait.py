@@ -129,4 +129,4 @@ def test_wait_for_a_cancelled_job_returns_its_signal_or_1(lab: Lab) -> None:
 
 
 def test_wait_for_an_unknown_job_is_refused(lab: Lab) -> None:
-    refused(lab.run("wait", "9"), 1, "there is no job `9`", "`stoker ls` shows the jobs")
+    refused(lab.run("wait", "9"), 1, "there is no job 9", "`stoker ls` shows the jobs")

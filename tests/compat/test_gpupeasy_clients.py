@@ -285,3 +285,12 @@ def test_invalid_port_is_reported_in_one_sentence(lab: PeasyLab) -> None:
     assert server.communicate(timeout=30)[0] == "error: `many` is not a port number\n"
     assert server.returncode == 2
     assert not lab.logdir.exists()
+
+
+def test_command_line_without_a_command_is_explained(lab: PeasyLab) -> None:
+    output, _ = lab.launch("-m", "gpupeasy").communicate(timeout=60)
+    assert "the following arguments are required: command" in output
+    output, _ = lab.launch("-m", "gpupeasy", "submit", "--help").communicate(timeout=60)
+    text = " ".join(output.split())
+    assert "--backend-host ADDRESS address of the server (default: 127.0.0.1)" in text
+    assert "--backend-port N port of the server (default: " in text

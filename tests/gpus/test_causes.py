@@ -28,7 +28,7 @@ def lab(host: GpuHost) -> GpuLab:
          "GPU error", 1),
         ("python3 -c 'import no_such_module'", "missing_module", "module not found", 1),
         ("python3 no-such-script.py", "missing_script", "script not found (exit 2)", 2),
-        ("no-such-program && true", "missing_program", "program not found", 127),
+        ("no-such-program && true", "missing_program", "command not found", 127),
         (failing("something else went wrong"), "exit", "exit 1", 1),
     ],
 )  # fmt: skip

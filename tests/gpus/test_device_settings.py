@@ -11,6 +11,19 @@ from tests.cli.helpers import refused
 from tests.gpus.host import GpuHost, GpuLab
 
 
+def test_slots_are_shown_if_a_gpu_has_several(gpu_lab: GpuLab) -> None:
+    assert "SLOTS" not in gpu_lab.ok("gpus")
+    gpu_lab.ok("gpus", "slots", "2", "1")  # no daemon runs
+    header, first, second = gpu_lab.ok("gpus").splitlines()
+    at = header.index("SLOTS")
+    assert (first[at], second[at]) == ("1", "2")
+    assert [gpu["slots"] for gpu in gpu_lab.gpus()] == [1, 2]
+    assert gpu_lab.wait(gpu_lab.submit("true")) == 0
+    assert [gpu["slots"] for gpu in gpu_lab.gpus()] == [1, 2]
+    gpu_lab.ok("gpus", "slots", "1", "1")
+    assert "SLOTS" not in gpu_lab.ok("gpus")
+
+
 def test_drained_gpu_takes_no_new_jobs(gpu_lab: GpuLab) -> None:
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
     assert (

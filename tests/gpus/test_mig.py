@@ -84,7 +84,8 @@ def test_job_that_requests_more_memory_than_a_slice_has_is_refused(lab: GpuLab) 
     done = lab.run("submit", "--gpu-model", "MIG", "--gpu-mem", "20G", "true")
     assert done.returncode == 65
     assert (
-        "20 GiB of shareable memory and `MIG` in the model name, but none of the 3" in done.stderr
+        "20 GiB of shareable memory and `MIG` in the model name, but no such GPU is on this host"
+        in done.stderr
     )
 
 

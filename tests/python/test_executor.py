@@ -167,7 +167,7 @@ def test_pool_arguments_are_refused_with_a_hint(here: Lab) -> None:
         Executor(initializer=print)  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"Executor\(queue="):
         Executor(Queue())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"max_workers must be a whole number, not 1.5"):
+    with pytest.raises(UsageError, match=r"max_workers must be an integer, not 1.5"):
         Executor(1.5)  # type: ignore[arg-type]
 
 

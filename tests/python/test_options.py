@@ -11,7 +11,7 @@ import pytest
 
 from stoker.client.job_options import NAMES, read_options
 from stoker.core.model import Dependency
-from stoker.errors import UsageError
+from stoker.errors import Impossible, UsageError
 from stoker.python.api import Queue, job, submit, sweep
 from stoker.python.executor import Executor
 from stoker.python.options import Options
@@ -88,35 +88,65 @@ def test_memory_option_is_a_string_or_bytes() -> None:
     ("options", "words"),
     [
         ({"gpu": 1}, "`gpu` is not an option of a job"),
-        ({"gpus": -1}, "`gpus` has the value `-1`"),
-        ({"gpus": True}, "`gpus` has the value `True`"),
-        ({"gpus": 1.5}, "`gpus` has the value `1.5`"),
-        ({"gpus": "2"}, "`gpus` has the value `'2'`"),
-        ({"gpu_mem": "much"}, "`much` is not a size"),
-        ({"gpu_mem": 0}, "`gpu_mem` has the value `0`"),
+        ({"gpus": -1}, "`gpus` must not be negative, but is -1"),
+        ({"gpus": True}, "`gpus` must be an integer, not True"),
+        ({"gpus": 1.5}, "`gpus` must be an integer, not 1.5"),
+        ({"gpus": "2"}, "`gpus` must be an integer, not '2'"),
+        ({"gpus": int}, "`gpus` must be an integer, not <class 'int'>"),
+        ({"gpus": 1 << 70}, "`gpus` is too large"),
+        ({"gpu_mem": "much"}, "`gpu_mem`: `much` is not a size"),
+        ({"gpu_mem": "20X"}, "`gpu_mem`: `20X` is not a size"),
+        ({"gpu_mem": 0}, "`gpu_mem` must not be 0"),
+        ({"gpu_mem": "0"}, "`gpu_mem` must not be 0"),
+        ({"gpu_mem": 1.5}, "`gpu_mem` must be a size, not 1.5"),
+        ({"min_gpu_mem": {}}, "`min_gpu_mem` must be a size, not {}"),
+        ({"gpu_model": ""}, "`gpu_model` must not be empty"),
+        ({"gpus": 0, "gpu_model": "H100"}, "`gpu_model` needs `gpus` 1 or more"),
+        ({"gpus": 0, "prefer": [1]}, "`prefer` needs `gpus` 1 or more"),
+        ({"gpus": 0, "on_oom": "fail"}, "`on_oom` needs `gpus` 1 or more"),
         ({"gpu_mem": "1G", "exclusive": True}, "`gpu_mem` and `exclusive` exclude each other"),
         (
             {"gpus": 0, "gpu_mem": "1G"},
-            "`gpu_mem`, `gpu_ids` and `exclusive` need `gpus` 1 or more",
+            "`gpu_mem` needs `gpus` 1 or more",
         ),
-        ({"gpu_ids": [1, 1]}, "`gpu_ids` has the value"),
-        ({"gpu_ids": 1}, "`gpu_ids` has the value `1`"),
-        ({"on_oom": "cry"}, "`cry` is not a valid action"),
-        ({"time_limit": "later"}, "`later` is not a duration"),
-        ({"time_limit": -1}, "`time_limit` has the value `-1`"),
-        ({"retries": "many"}, "`retries` has the value"),
-        ({"hold": 1}, "`hold` has the value `1`"),
+        ({"gpu_ids": [1, 1]}, "`gpu_ids` must be a list of GPUs, not [1, 1]"),
+        ({"gpu_ids": 1}, "`gpu_ids` must be a list of GPUs, not 1"),
+        ({"gpu_ids": [None]}, "`gpu_ids` must be a list of GPUs, not [None]"),
+        ({"gpu_ids": b"0"}, "`gpu_ids` must be a list of GPUs, not b'0'"),
+        ({"on_oom": "cry"}, "`on_oom`: `cry` is not a valid action"),
+        ({"on_oom": 3}, "`on_oom` must be a string, not 3"),
+        ({"time_limit": "x"}, "`time_limit`: `x` is not a duration"),
+        ({"time_limit": -1}, "`time_limit` must not be negative, but is -1"),
+        ({"time_limit": timedelta(-1)}, "`time_limit` must not be negative"),
+        ({"time_limit": float("nan")}, "`time_limit` must be a duration, not nan"),
+        ({"time_limit": 1e11}, "`time_limit` is too long"),
+        ({"time_limit": [1]}, "`time_limit` must be a duration, not [1]"),
+        ({"grace": True}, "`grace` must be a duration, not True"),
+        ({"retries": "many"}, "`retries` must be an integer, not 'many'"),
+        ({"hold": 1}, "`hold` must be True or False, not 1"),
+        ({"name": 3}, "`name` must be a string, not 3"),
+        ({"name": ""}, "`name` must not be empty"),
+        ({"group": " "}, "`group` must not be empty"),
+        ({"dedupe": ""}, "`dedupe` must not be empty"),
         ({"name": "a\0b"}, "`name` contains a NUL byte"),
         ({"name": "\ud800"}, "`name` contains characters"),
-        ({"tags": [1]}, "`tags` has the value `1`"),
+        ({"tags": [1]}, "`tags` must be a string or a list of strings, not [1]"),
+        ({"tags": 3}, "`tags` must be a string or a list of strings, not 3"),
+        ({"env": "x"}, "`env` must be a dict, not 'x'"),
+        ({"env": {1: "1"}}, "`env`: the name of a variable must be a string, not 1"),
+        ({"env_file": 3}, "`env_file` must be a path or a list of paths, not 3"),
+        ({"env_file": [3]}, "`env_file` must be a path, not 3"),
+        ({"after": 1.5}, "`after` must be a job or a list of jobs, not 1.5"),
         ({"env": {"A=B": "1"}}, "`A=B` is not a valid name"),
         ({"env": {"A": "\0"}}, "the variable `A` contains a NUL byte"),
-        ({"env": {"A": None}}, "the variable `A`"),
-        ({"begin": "tomorrow"}, "`tomorrow` is not a time"),
-        ({"begin": 1e300}, "`begin` has the value"),
-        ({"signal": "LOUD@1"}, "LOUD"),
+        ({"env": {"A": None}}, "`env`: the variable `A` must be a string, a path or a number"),
+        ({"begin": "later"}, "`begin`: `later` is not a time"),
+        ({"begin": 1e300}, "`begin` must be a time, not 1e+300"),
+        ({"begin": True}, "`begin` must be a time, not True"),
+        ({"signal": "LOUD@1"}, "`signal`: unknown signal `LOUD`"),
         ({"signal": "USR1@60"}, "`signal` needs `time_limit`"),
-        ({"cwd": 3}, "`cwd` has the value `3`"),
+        ({"cwd": 3}, "`cwd` must be a path, not 3"),
+        ({"cwd": ""}, "`cwd` must not be empty"),
     ],
 )
 def test_invalid_option_is_refused_where_it_is_written(options: dict[str, Any], words: str) -> None:
@@ -141,6 +171,7 @@ def test_begin_option_may_be_relative(here: Lab, begin: str | timedelta) -> None
         (["a", "b\0c"], {}, "word 2 of the command contains a NUL byte"),
         ("a\0b", {}, "word 1 of the command contains a NUL byte"),
         (["a", "b" * 140_000], {}, "word 2 of the command has 140000 bytes"),
+        (["a", 3], {}, "word 2 of the command must be a string or a path, not 3"),
         (7, {}, "7 is neither a command nor a function"),
         (b"true", {}, "b'true' is neither a command nor a function"),
         ("true", {"cwd": "/nowhere/at/all"}, "the folder `/nowhere/at/all` does not exist"),
@@ -156,6 +187,54 @@ def test_invalid_command_is_refused(
         submit(what, **options)
     assert words in caught.value.message
     assert Queue().jobs("all") == []
+
+
+def test_hints_name_options_as_in_python(here: Lab) -> None:
+    with pytest.raises(Impossible) as caught:
+        submit("true", gpus=3)
+    assert caught.value.hint == "use gpus=2 or fewer"
+    with pytest.raises(Impossible) as caught:
+        submit("true", gpu_mem="900G")
+    assert caught.value.hint == (
+        'use gpu_mem="80G" or less; GPUs on this host: 2 x simulated (80 GiB)'
+    )
+    with pytest.raises(Impossible, match="the job requests 2 GPUs, but `gpu_ids` lists 1"):
+        submit("true", gpus=2, gpu_ids=[0])
+    with pytest.raises(UsageError) as refused:
+        submit("true", signal="USR1")
+    assert refused.value.hint == 'add time_limit="2h"'
+    with pytest.raises(UsageError) as refused:
+        sweep("true {x}", {"x": "log(1, 2)"}, method="tpe", trials=3)
+    assert refused.value.hint == 'add metric="val_loss"'
+    with pytest.raises(UsageError) as refused:
+        sweep("true {x}", {"x": "log(1, 2)"})
+    assert refused.value.hint == "for example: trials=100"
+
+
+@pytest.mark.parametrize(
+    ("params", "options", "words"),
+    [
+        ({"x": [1]}, {"max_parallel": 0}, "`max_parallel` must be an integer, 1 or more, not 0"),
+        ({"x": [1]}, {"trials": "3"}, "`trials` must be an integer, 1 or more, not '3'"),
+        ({"x": [1]}, {"seed": 1.5}, "`seed` must be an integer, not 1.5"),
+        ({"x": [1]}, {"same_fails": -1}, "`same_fails` must be an integer, 0 or more, not -1"),
+        ({"x": [1]}, {"name": 3}, "`name` must be a string, not 3"),
+        ({}, {}, "a sweep needs a parameter"),
+        (3, {}, "the parameters must be a dict or a list of dicts, not 3"),
+    ],
+)
+def test_invalid_option_of_a_sweep_is_refused(
+    here: Lab, params: Any, options: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        sweep("true {x}", params, **options)
+    assert words in caught.value.message
+
+
+def test_mask_with_too_few_gpus_is_named(here: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    with pytest.raises(Impossible, match="2 GPUs, but `CUDA_VISIBLE_DEVICES` lists 1"):
+        submit("true", gpus=2)
 
 
 def test_dependency_may_be_given_in_several_ways(here: Lab) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.metrics import report_line
-from stoker.core.metrics.report_files import InvalidLine
+from stoker.core.metrics.report_files import InvalidLine, MetricsReader
 from stoker.core.metrics.report_line import (
     InvalidReport,
     Report,
@@ -69,7 +69,7 @@ def test_null_in_a_json_line_is_ignored() -> None:
         (b'{"a": 1, "step": "x"}', "`step` is not a number"),
         (b'{"a": 1, "step": NaN}', "`step` is not a number"),
         (b'{"a": 1, "step": true}', "`step` is not a number"),
-        (b'{"a": 1, "attempt": 1.5}', "`attempt` is not a whole number"),
+        (b'{"a": 1, "attempt": 1.5}', "`attempt` is not an integer"),
         (b'{"a": \xff}', "not UTF-8"),
         (b'{"a": ' + b"1" * 400 + b"}", "`a` is too large"),
         (b'{"a": ' + b"1" * 9000 + b"}", "not valid JSON"),
@@ -390,3 +390,17 @@ def test_replaced_reports_do_not_affect_the_summary(reports: list[tuple[int, int
     assert (stat.last, stat.n, stat.min, stat.max) == (
         values[-1], len(values), min(values), max(values),
     )  # fmt: skip
+
+
+def test_reader_state_of_release_0_1_is_restored() -> None:
+    reader = MetricsReader()
+    reader.feed(b"x\n")
+    state = json.loads(json.dumps(reader.state()))
+    assert {"invalid_lines", "first_invalid"} <= state.keys()
+    old = {**state, "rubbish": state["invalid_lines"], "complaint": state["first_invalid"]}
+    del old["invalid_lines"], old["first_invalid"]
+    for saved in (state, old):
+        restored = MetricsReader()
+        restored.restore(saved)
+        assert restored.state() == reader.state()
+        assert restored.first_invalid is not None and restored.invalid_lines == 1

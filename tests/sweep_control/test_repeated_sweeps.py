@@ -21,6 +21,7 @@ from stoker.store.database import open_database
 from stoker.sweep_control import lifecycle
 from stoker.sweeps.files.sweep_file import load
 from stoker.sweeps.search.search_client import SearchClient
+from tests.cli.helpers import refused, shown
 from tests.lab import Lab
 from tests.python import job_functions
 from tests.python.conftest import here as here
@@ -266,7 +267,9 @@ def test_failures_with_different_messages_are_not_equal(lab: Lab) -> None:
         (["rerun", "s", "²"], "is not a trial number"),
         (["rerun", "s", "5-1"], "is not a valid range of trials"),
         (["rerun", "s", "1-99999999999"], "is not a trial number"),
-        (["extend", "s", "²"], "the number of additional trials is missing"),
+        (["extend", "s"], "give the number of trials to add"),
+        (["extend", "s", "²"], "the number of trials to add must be an integer above 0, not `²`"),
+        (["extend", "s", "0"], "the number of trials to add must be an integer above 0, not `0`"),
         (
             ["--early-stop", "median,after_step=²", "--metric", "y", "echo {x}", "x=1"],
             "not an option",
@@ -298,6 +301,27 @@ def test_option_of_a_single_job_is_refused_in_a_sweep_file(lab: Lab) -> None:
     )
     done = lab.run("sweep", "f.toml")
     assert (done.returncode, "resources.stdout" in done.stderr) == (2, True)
+
+
+def test_dry_run_of_a_complete_sweep_names_the_sweep(lab: Lab) -> None:
+    words = ("sweep", "-n", "s", "--hold", "echo {x}", "x=1,2")
+    lab.ok(*words)
+    done = lab.run(*words, "--dry-run")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "all 2 trials already exist in sweep s (--dry-run)\n"
+
+
+def test_progress_is_shown_on_a_terminal_while_trials_are_added(lab: Lab) -> None:
+    words = ("sweep", "--hold", "-q", "echo {x}", "x=range(2500)")
+    assert lab.run(*words, "-n", "piped").stderr == ""
+    terminal = shown(lab, *words, "-n", "typed")
+    assert "added 2500 of 2500 trials" in terminal
+    assert terminal.endswith("\x1b[Ktyped\n")
+
+
+def test_plot_without_sweeps_gets_a_hint_for_plot(lab: Lab) -> None:
+    for verb in ("plot", "results"):
+        refused(lab.run(verb), 2, "there are no sweeps yet", f"for jobs: stoker {verb} 3-9")
 
 
 def test_dry_run_creates_no_file(lab: Lab) -> None:

@@ -129,6 +129,14 @@ def test_every_form_of_a_parameter_in_a_toml_file_is_read(tmp_path: Path) -> Non
         ("command='t {lr}'\nparameters={lr=[1]}\nprogram='x'\nparams={lr=[1]}", "`params`"),
         ("cmd='t {lr}'\nparams={lr=[1]}", "did you mean `command`?"),
         ("command='t {lr}'\nrun_cap=9\n[params]\nlr=[1]", "did you mean `trials`?"),
+        ("command='t {lr}'\ngpuss=1\n[params]\nlr=[1]", "did you mean `gpus` in [resources]?"),
+        ("command='t {lr}'\ngpus=1\n[params]\nlr=[1]", "did you mean `gpus` in [resources]?"),
+        ("command='t {lr}'\nvram=1\n[params]\nlr=[1]", "did you mean `gpu_mem` in [resources]?"),
+        (
+            "command='t {lr}'\n[parameters]\nlr=[1]",
+            "did you mean [params]? `parameters` is the W&B format: lr = { values = [1, 2] }",
+        ),
+        ("command='t {lr}'", "add a table [params]"),
         ("command='t {lr}'\nmethod='bayes'\n[params]\nlr=[1]", "did you mean `tpe`?"),
         ("command='t {lr}'\nmethod='random_search'\n[params]\nlr=[1]", "did you mean `random`?"),
         ("command='t {lr}'\nmethod='sobol'\n[params]\nlr=[1]", "did you mean `lhs`?"),
@@ -475,3 +483,23 @@ def test_wandb_file_without_a_program_says_what_to_write(tmp_path: Path) -> None
     for line in ("program: t.py", "command: [python, train.py, '${args}']"):
         assert line.partition(":")[0] in caught.value.hint
         load(tmp_path, f"{line}\nparameters: {{lr: {{values: [1, 2]}}}}\n", "s.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "hint"),
+    [
+        ({"command": "t {lr}"}, 'add "params": {"lr": [0.1, 0.01]}'),
+        ({"params": {"lr": [1]}}, 'add "command": "python t.py --lr {lr}"'),
+        ({"command": "t {lr}", "gpuss": 1}, "did you mean `gpus` in `resources`?"),
+        ({"command": "t {lr}", "parameters": {"lr": [1]}},
+         'did you mean `params`? `parameters` is the W&B format: "lr": {"values": [1, 2]}'),
+    ],
+)  # fmt: skip
+def test_hints_for_a_json_file_are_written_in_json(
+    tmp_path: Path, content: dict[str, object], hint: str
+) -> None:
+    path = tmp_path / "sweep.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(UsageError) as caught:
+        sweep_file.load(path)
+    assert caught.value.hint == hint

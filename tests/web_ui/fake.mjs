@@ -505,7 +505,7 @@ export class Fake {
         422,
         'impossible',
         `the job requests ${body.gpus} GPUs, but this host has 8 GPUs`,
-        'use --gpus 8',
+        'use gpus=8 or fewer',
         'gpus',
       );
     if (body.time_limit === 'never')

@@ -4,7 +4,7 @@ import { useContext } from 'preact/hooks';
 import { ApiError } from '../api';
 import { host } from '../store';
 import { isInBanner } from '../stream';
-import { LABELS, withFieldLabels } from '../words';
+import { LABELS, withKeyLabels } from '../words';
 import type { Form, Values } from './drafts';
 
 interface FieldSpec {
@@ -94,7 +94,7 @@ export function useErrorProps(name: string) {
 
 export function errorText(error: unknown): string {
   if (!(error instanceof ApiError)) return String(error);
-  return withFieldLabels(error.hint ? `${error.message}; ${error.hint}` : error.message);
+  return withKeyLabels(error.hint ? `${error.message}; ${error.hint}` : error.message);
 }
 
 export function Field({

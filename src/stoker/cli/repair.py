@@ -37,7 +37,8 @@ def repair_database(settings: Settings, parsed: Parsed) -> int:
     except Conflict:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
         raise Conflict(
-            "stop the daemon before a repair", "stoker daemon stop (running jobs continue)"
+            f"stop the daemon (pid {pid}) before a repair",
+            "stoker daemon stop (running jobs continue)"
             if pid is None or state_of(pid) != STOPPED else f"kill -9 {pid}"
         ) from None  # fmt: skip
     aside = repair.set_aside(folder)
