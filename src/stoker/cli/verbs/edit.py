@@ -35,7 +35,7 @@ VERB = Verb(
     (
         Option("-c --command", "the new command, as shell text", "TEXT"),
         Option("-G --gpus", "number of GPUs", "N", count),
-        Option("-n --name", "new name", "NAME"),
+        Option("-n --name", "new name; empty: no name", "NAME"),
         Option("-p --priority", "new priority; a higher number starts first", "N", whole_number),
         Option(
             "-t --time-limit", "time limit (0: none; without unit: minutes)", "TIME", parse_duration
