@@ -62,6 +62,7 @@ def test_show_lists_attempts_and_events(new_lab: Callable[..., Lab]) -> None:
         "1        DATE  TIME 0    killed by SIGKILL\n"
         "2        DATE  TIME 0    killed by SIGKILL\n"
         "DATE  priority 3\n"
+        "DATE  released\n"
     )
     facts = lab.job(job)
     assert [event["kind"] for event in facts["events"]] == ["priority"]

@@ -214,11 +214,11 @@ def test_dry_run_prints_all_options_that_are_not_default(lab: Lab) -> None:
     ("words", "message"),
     [
         (["   "], "the command is empty"),
-        (["--dedupe", "", "true"], "`--dedupe`: the key must not be empty"),
+        (["--dedupe", "", "true"], "`--dedupe` must not be empty"),
         (["--tag", "", "true"], "`--tag`: a tag must not be empty"),
         (["-T", "a,", "true"], "`-T`: `a,` has an empty tag"),
-        (["-o", "", "true"], "`-o`: the path must not be empty"),
-        (["--stderr", "", "true"], "`--stderr`: the path must not be empty"),
+        (["-o", "", "true"], "`-o` must not be empty"),
+        (["--stderr", "", "true"], "`--stderr` must not be empty"),
     ],
 )
 def test_empty_words_are_refused(lab: Lab, words: list[str], message: str) -> None:

@@ -106,7 +106,7 @@ def test_jobs_of_a_file_have_their_batch_index(lab: Lab) -> None:
         (b"x #stoker two words", 2, "line 3: `two` is not an option", None),
         (b"x #stoker --tag ''", 2, "line 3: `--tag`: a tag must not be empty", None),
         (b"x \0 y", 2, "line 3 holds a NUL byte", "is this a text file?"),
-        (b"x #stoker --after 77", 1, "line 3: --after: there is no job 77",
+        (b"x #stoker --after 77", 1, "line 3: `--after`: there is no job 77",
          "`stoker ls` shows the jobs"),
     ],
 )  # fmt: skip
