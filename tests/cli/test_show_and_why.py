@@ -65,7 +65,7 @@ def test_show_lists_attempts_and_events(new_lab: Callable[..., Lab]) -> None:
         "DATE  released\n"
     )
     facts = lab.job(job)
-    assert [event["kind"] for event in facts["events"]] == ["priority"]
+    assert [event["kind"] for event in facts["events"]] == ["priority", "released"]
     assert [attempt["cause"] for attempt in facts["history"]] == ["signal", "signal"]
     assert (facts["signal"], facts["exit_code"]) == (9, None)
 
