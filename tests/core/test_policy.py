@@ -10,11 +10,11 @@ import pytest
 from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import (
     DRAINING,
+    GROUP_LIMIT,
     IMPOSSIBLE,
     NO_CPU_SLOT,
     NO_DEVICE,
     RESERVED,
-    SHARE_FULL,
     decide,
 )
 from stoker.core.policy.explain import Place, explain_ready
@@ -427,7 +427,7 @@ def test_fair_share_group_at_its_limit_does_not_block_other_groups() -> None:
     )  # fmt: skip
     plan = decide(seen)
     assert sorted(start.job for start in plan.starts) == [2, 5, 6]
-    assert plan.waits == {3: SHARE_FULL, 4: SHARE_FULL}
+    assert plan.waits == {3: GROUP_LIMIT, 4: GROUP_LIMIT}
     assert explain_ready(seen.waiting[1], seen, plan, Place(0)) == [
         "sweep:a already has 2 running, which is its limit"
     ]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide, in_view
+from stoker.core.policy.decide import decide, limit_waiting_jobs
 from stoker.core.policy.explain import Place, explain_ready, places
 from stoker.core.policy.forecast import forecast
 from stoker.core.profiles.estimates import Estimate, Estimates
@@ -20,8 +20,11 @@ REQUESTS = (
     Request(1, min_memory=100 * GIB),
 )  # fmt: skip
 STATES = st.sampled_from((
-    None, DeviceState(closed="drained"), DeviceState(closed="clearing", is_brief=True),
-    DeviceState(closed="leased to another process"), DeviceState(40 * GIB, True, None, "user2"),
+    None,
+    DeviceState(closed_reason="drained"),
+    DeviceState(closed_reason="clearing", closes_briefly=True),
+    DeviceState(closed_reason="leased to another process"),
+    DeviceState(40 * GIB, True, None, "user2"),
 ))  # fmt: skip
 LIMITS = st.sampled_from((None, None, 5.0, 60.0, 600.0))
 ESTIMATES = st.builds(Estimate, st.sampled_from((1.0, 30.0, 900.0)),
@@ -72,7 +75,7 @@ def after(snapshot: Snapshot, seconds: float) -> Snapshot:
     """The starts of one decision are made, and time passes."""
     jobs = {job.id: job for job in snapshot.waiting}
     running = list(snapshot.running)
-    for start in decide(in_view(snapshot)).starts:
+    for start in decide(limit_waiting_jobs(snapshot)).starts:
         job = jobs.pop(start.job)
         ends_by = None if job.time_limit is None else snapshot.now + job.time_limit
         running.append(RunningJob(
@@ -87,7 +90,7 @@ def after(snapshot: Snapshot, seconds: float) -> Snapshot:
 def starts_now(snapshot: Snapshot) -> set[int]:
     """Return the jobs that the daemon starts in one tick: it decides until no more start."""
     found: set[int] = set()
-    while starts := decide(in_view(snapshot), with_reasons=False).starts:
+    while starts := decide(limit_waiting_jobs(snapshot), with_reasons=False).starts:
         found |= {start.job for start in starts}
         snapshot = after(snapshot, 0.0)
     return found
@@ -95,7 +98,7 @@ def starts_now(snapshot: Snapshot) -> set[int]:
 
 @given(snapshots())
 def test_job_without_a_reason_is_exactly_one_that_the_daemon_starts(snapshot: Snapshot) -> None:
-    seen = in_view(snapshot)
+    seen = limit_waiting_jobs(snapshot)
     plan = decide(seen)
     order = places(snapshot)
     assert order.keys() == {job.id for job in snapshot.waiting}
@@ -146,7 +149,7 @@ def test_forecast_starts_the_job_with_the_reservation_before_others_of_its_reque
     snapshot: Snapshot,
 ) -> None:
     steady = snapshot._replace(estimates=Estimates({}))
-    reservation = decide(in_view(steady)).reservation
+    reservation = decide(limit_waiting_jobs(steady)).reservation
     if reservation is None:
         return
     found = forecast(steady)
@@ -178,7 +181,7 @@ def test_job_that_the_daemon_does_not_consider_yet_has_a_reason(
         WaitingJob(id, 0, request, since=NOW, request_group=1) for id in range(1, count + 1)
     )
     snapshot = Snapshot(NOW, tuple(a_device(n) for n in range(gpus)), 1, (), waiting)
-    seen = in_view(snapshot)
+    seen = limit_waiting_jobs(snapshot)
     plan = decide(seen)
     started = {start.job for start in plan.starts}
     for job, place in zip(waiting, places(snapshot).values(), strict=True):

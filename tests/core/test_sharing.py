@@ -84,7 +84,9 @@ def test_slots_divide_a_gpu_and_exclusive_takes_all_of_it() -> None:
 
 def test_gpu_with_other_processes_takes_only_jobs_that_share() -> None:
     states = {
-        0: DeviceState(foreign=60 * GIB, has_other_processes=True, note="user2 (pid 7) has 60 GiB")
+        0: DeviceState(
+            unreserved_bytes=60 * GIB, has_other_processes=True, note="user2 (pid 7) has 60 GiB"
+        )
     }
     assert plan_of((a_gpu(),), a_job(1, Request(1)), states=states).waits == {1: NO_DEVICE}
     assert placed(plan_of((a_gpu(),), a_job(1, sharing(20)), states=states)) == {1: (0,)}
@@ -92,12 +94,12 @@ def test_gpu_with_other_processes_takes_only_jobs_that_share() -> None:
 
 
 def test_display_server_does_not_block_a_whole_gpu() -> None:
-    states = {0: DeviceState(foreign=300 << 20)}
+    states = {0: DeviceState(unreserved_bytes=300 << 20)}
     assert placed(plan_of((a_gpu(),), a_job(1, Request(1)), states=states)) == {1: (0,)}
 
 
 def test_closed_gpu_takes_no_jobs() -> None:
-    states = {0: DeviceState(closed="drained")}
+    states = {0: DeviceState(closed_reason="drained")}
     plan = plan_of((a_gpu(0), a_gpu(1)), a_job(1, Request(1)), a_job(2, Request(1)), states=states)
     assert placed(plan) == {1: (1,)}
     assert plan.waits == {2: NO_DEVICE}
@@ -137,7 +139,7 @@ def test_small_jobs_cannot_starve_one_that_needs_a_whole_gpu() -> None:
 
 
 def test_job_blocked_only_by_other_processes_gets_no_reservation() -> None:
-    states = {0: DeviceState(foreign=20 * GIB, has_other_processes=True)}
+    states = {0: DeviceState(unreserved_bytes=20 * GIB, has_other_processes=True)}
     plan = plan_of((a_gpu(),), a_job(1, Request(1)), a_job(2, sharing(30)), states=states)
     assert placed(plan) == {2: (0,)}
     assert plan.waits == {1: NO_DEVICE}
@@ -253,7 +255,9 @@ def test_reservations_never_exceed_the_memory_of_a_gpu(
             taken[number] += amount
     for number, amount in taken.items():
         if number not in whole:
-            assert not amount or amount <= capacity(devices[number]) - states[number].foreign
+            assert (
+                not amount or amount <= capacity(devices[number]) - states[number].unreserved_bytes
+            )
 
 
 def test_gpu_where_the_job_ran_out_of_memory_is_avoided_if_others_qualify() -> None:

@@ -10,7 +10,7 @@ from random import Random
 
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
-from stoker.core.policy.decide import MOST_SEEN, decide, in_view
+from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
 from stoker.daemon.loop_state import LONGEST_PAUSE_SECONDS
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error
@@ -103,12 +103,12 @@ class Simulator:
         now, loop = self.world.clock.mono(), daemon.loop
         snapshot, _ = load_snapshot(
             self._users, now, self.world.clock.wall() - now, loop.gpus.in_order,
-            loop.gpus.states, self._host.cpu_slots, MOST_SEEN,
+            loop.gpus.states, self._host.cpu_slots, MAX_JOBS_PER_GROUP,
         )  # fmt: skip
         if not snapshot.waiting:
             return
         self.checker.counts["decisions compared"] += 1
-        starts = decide(in_view(snapshot)).starts
+        starts = decide(limit_waiting_jobs(snapshot)).starts
         if not starts:
             return
         missed = daemon.without_faults(loop.missed_starts)

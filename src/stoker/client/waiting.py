@@ -13,9 +13,16 @@ from collections.abc import Iterable
 from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
 from stoker.client.views import process_words, result_words, state_words
 from stoker.core.formats.durations import format_duration
-from stoker.core.gpus.occupancy import state_of
+from stoker.core.gpus.occupancy import device_state
 from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
-from stoker.core.policy.decide import NO_DEVICE, RESERVED, AnyJob, decide, in_view, order_of
+from stoker.core.policy.decide import (
+    NO_DEVICE,
+    RESERVED,
+    AnyJob,
+    decide,
+    limit_waiting_jobs,
+    order_of,
+)
 from stoker.core.policy.explain import Place, places, reasons_of, what_if, with_place
 from stoker.core.policy.forecast import forecast
 from stoker.core.policy.placement import capacity
@@ -67,7 +74,7 @@ class View:
         self._places: dict[int, Place] | None = None
         self._reasons: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
         self._starts: dict[int, float] | None = None
-        self.snapshot = in_view(self._deep)
+        self.snapshot = limit_waiting_jobs(self._deep)
         self.plan = decide(self.snapshot)
 
     def starts(self) -> dict[int, float]:
@@ -124,9 +131,9 @@ def _device_states(
     for gpu in gpu_views:
         closed = error or gpu.closed
         if gpu.occupancy is None:
-            states[gpu.device.number] = DeviceState(closed=closed)
+            states[gpu.device.number] = DeviceState(closed_reason=closed)
         else:
-            state = state_of(gpu.device, gpu.occupancy, running, closed)
+            state = device_state(gpu.device, gpu.occupancy, running, closed)
             states[gpu.device.number] = _with_leases(state, gpu)
     return tuple(gpu.device for gpu in gpu_views), states
 
@@ -146,7 +153,9 @@ def _with_leases(state: DeviceState, gpu: GpuView) -> DeviceState:
     leased = sum(whole if one.amount is None else one.amount for one in others)
     note = "; ".join(text for text in (state.note, *map(holder_words, others)) if text)
     return state._replace(
-        foreign=max(state.foreign, state.foreign - gpu.occupancy.leased + leased),
+        unreserved_bytes=max(
+            state.unreserved_bytes, state.unreserved_bytes - gpu.occupancy.leased + leased
+        ),
         has_other_processes=True,
         note=note,
     )

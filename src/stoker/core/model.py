@@ -130,11 +130,11 @@ class Device(Record):
 class DeviceState(Record):
     """The current state of a device, apart from Stoker's own jobs."""
 
-    foreign: int = 0  # bytes in use that no running job has reserved
+    unreserved_bytes: int = 0  # bytes in use that no running job has reserved
     has_other_processes: bool = False  # processes that Stoker did not start compute there
-    closed: str | None = None  # why no job may start there
+    closed_reason: str | None = None  # why no job may start there
     note: str | None = None  # the other processes in words
-    is_brief: bool = False  # closed only for a moment: reservations stay
+    closes_briefly: bool = False  # closed only for a moment: reservations stay
 
 
 class WaitingJob(Record):
@@ -190,6 +190,8 @@ class Reservation(Record):
 
 
 class Plan(Record):
+    """The result of `decide`: what starts now, and why each other job waits (by job id)."""
+
     starts: tuple[Start, ...]
     reservation: Reservation | None
     waits: dict[int, str]

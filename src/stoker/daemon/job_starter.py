@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.model import Context, ReadyJob, RunningJob, Snapshot, Start
-from stoker.core.policy.decide import decide, jobs_to_see
+from stoker.core.policy.decide import decide, jobs_per_group
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
@@ -66,7 +66,7 @@ class JobStarter:
 
     def snapshot(self) -> Snapshot:
         """What the policy sees: all running jobs, the first few of each request group."""
-        depth = jobs_to_see(
+        depth = jobs_per_group(
             self._waiting.requests(), self._gpus.devices, self._running.values(),
             self._host.cpu_slots,
         )  # fmt: skip

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from stoker.core.model import Device, Outcome, RunningJob, Start
-from stoker.core.policy.decide import MOST_SEEN, decide, in_view
+from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.event_recorder import EventRecorder, Finished
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
@@ -327,12 +327,12 @@ class Loop:
             return []
         fresh, _ = load_snapshot(
             self.db, self._clock.mono(), self._starter.clock_offset, self.gpus.in_order,
-            self.gpus.states, self.host.cpu_slots, MOST_SEEN,
+            self.gpus.states, self.host.cpu_slots, MAX_JOBS_PER_GROUP,
         )  # fmt: skip
         # Of an attempt that the runner has not reported yet, only the loop knows the exact start.
         running = tuple(self.running.get(job.attempt, job) for job in fresh.running)
         fresh = fresh._replace(running=running)
-        return list(decide(in_view(fresh), with_reasons=False).starts)
+        return list(decide(limit_waiting_jobs(fresh), with_reasons=False).starts)
 
 
 def _started(job: RunningJob, mono: float) -> RunningJob:

@@ -14,7 +14,7 @@ from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 
 # How many ready jobs of a request group are read at a time; a decision needs
-# fewer (policy.jobs_to_see).
+# fewer (policy.jobs_per_group).
 _READ_AHEAD = 64
 
 

@@ -84,7 +84,7 @@ def _check_known(named: tuple[Device, ...], known: tuple[Device, ...]) -> None:
 
 def usable(gpus: FixedGpus) -> tuple[Device, ...]:
     """The devices that jobs of this run may use."""
-    return tuple(d for d in gpus.devices if gpus.states.get(d.number, _OPEN).closed is None)
+    return tuple(d for d in gpus.devices if gpus.states.get(d.number, _OPEN).closed_reason is None)
 
 
 def at_a_time(gpus: FixedGpus, parsed: Parsed, settings: Settings) -> int:

@@ -179,10 +179,10 @@ class ForegroundRun(EventListener):
     def _report_wait_reason(self) -> None:
         """Print why no job runs although jobs wait, if other processes use all GPUs of the run."""
         states = self._slots.states.values()
-        if any(state.is_brief for state in states):
+        if any(state.closes_briefly for state in states):
             return
-        closed = [state.closed or state.note or "used by another process" for state in states
-                  if state.closed is not None or state.has_other_processes]  # fmt: skip
+        closed = [state.closed_reason or state.note or "used by another process" for state in states
+                  if state.closed_reason is not None or state.has_other_processes]  # fmt: skip
         text = "; ".join(dict.fromkeys(closed))
         if len(closed) == len(self._slots.devices) and text != self._last_wait_reason:
             self._last_wait_reason = text

@@ -119,7 +119,7 @@ class SlotGpus(FixedGpus):
         """Replace the slots; jobs in removed slots may finish."""
         self._table.use(names)
         self.devices = tuple(Device(n, name) for n, name in enumerate(self._table.names))
-        self.states = {number: DeviceState(closed=_REMOVED) for number in self._table.closed}
+        self.states = {number: DeviceState(closed_reason=_REMOVED) for number in self._table.closed}
         self._in_order = None
 
     @property
@@ -182,14 +182,18 @@ class MonitoredSlots(ChangingGpus):
 
     def _state(self, slot: int) -> DeviceState:
         if slot in self._table.closed:
-            return DeviceState(closed=_REMOVED)
+            return DeviceState(closed_reason=_REMOVED)
         found = DeviceState()
         for number in self._gpus_of[slot]:
             state = self._real.states.get(number)
             if state is None:
-                return DeviceState(closed=f"GPU {number} has disappeared")
-            if state.closed is not None and (found.closed is None or found.is_brief):
-                found = found._replace(closed=state.closed, is_brief=state.is_brief)
+                return DeviceState(closed_reason=f"GPU {number} has disappeared")
+            if state.closed_reason is not None and (
+                found.closed_reason is None or found.closes_briefly
+            ):
+                found = found._replace(
+                    closed_reason=state.closed_reason, closes_briefly=state.closes_briefly
+                )
             # On a GPU of several slots, the lease accounts for the memory of other processes.
             if state.has_other_processes and self._slots_on[number] <= 1:
                 found = found._replace(has_other_processes=True, note=state.note)

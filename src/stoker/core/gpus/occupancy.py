@@ -29,7 +29,7 @@ class Occupancy(Record):
 
     ours: dict[int, int]
     other_processes: tuple[OtherProcess, ...]
-    foreign: int  # bytes that attempts of this queue do not use
+    other_bytes: int  # bytes that attempts of this queue do not use
 
     @property
     def has_other_processes(self) -> bool:
@@ -89,8 +89,8 @@ def occupancy_of(
     return Occupancy(ours, tuple(others), max(0, gpu.used - sum(ours.values())))
 
 
-def state_of(
-    device: Device, occupancy: Occupancy, running: Iterable[RunningJob], closed: str | None
+def device_state(
+    device: Device, occupancy: Occupancy, running: Iterable[RunningJob], closed_reason: str | None
 ) -> DeviceState:
     """Return the state of a device for the policy, apart from the reservations of running jobs."""
     excess = 0
@@ -99,7 +99,7 @@ def state_of(
             # Memory that a job uses beyond its request counts as used.
             excess += max(0, occupancy.ours.get(job.attempt, 0) - amount_of(job.request, device))
     return DeviceState(
-        occupancy.foreign + excess, occupancy.has_other_processes, closed, occupancy.note
+        occupancy.other_bytes + excess, occupancy.has_other_processes, closed_reason, occupancy.note
     )
 
 

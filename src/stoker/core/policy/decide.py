@@ -49,11 +49,11 @@ NO_CPU_SLOT = "no_cpu_slot"
 RESERVED = "reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
-SHARE_FULL = "share_full"
+GROUP_LIMIT = "share_full"
 
 _SHORTEST = 10.0  # seconds: shorter jobs have the response ratio of a job of this duration
 # The most jobs of one request group that a decision considers.
-MOST_SEEN = 16
+MAX_JOBS_PER_GROUP = 16
 
 AnyJob = WaitingJob | ReadyJob
 
@@ -88,8 +88,8 @@ def decide(snapshot: Snapshot, *, with_reasons: bool = True) -> Plan:
     pool = pool_of(snapshot)
     cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
     order = order_of(snapshot)
-    left = _left(snapshot.limits, snapshot.running) if snapshot.limits else {}
-    return plan(order, pool, cpu_free, snapshot.rules, estimates, with_reasons, left)
+    remaining = _remaining(snapshot.limits, snapshot.running) if snapshot.limits else {}
+    return place_jobs(order, pool, cpu_free, snapshot.rules, estimates, with_reasons, remaining)
 
 
 def pool_of(snapshot: Snapshot) -> DevicePool:
@@ -100,23 +100,23 @@ def pool_of(snapshot: Snapshot) -> DevicePool:
 
 def order_of(snapshot: Snapshot) -> Iterator[AnyJob]:
     """Return the waiting jobs in the order in which they are placed."""
-    return in_order(
+    return sort_jobs(
         snapshot.waiting, snapshot.running, snapshot.now, snapshot.rules, snapshot.estimates
     )
 
 
-def in_view(snapshot: Snapshot) -> Snapshot:
+def limit_waiting_jobs(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with only the waiting jobs that the daemon considers in one decision."""
     groups: dict[int, list[AnyJob]] = {}
     for job in snapshot.waiting:
         groups.setdefault(job.request_group or -job.id, []).append(job)
     requests = [group[0].request for group in groups.values()]
-    count = jobs_to_see(requests, snapshot.devices, snapshot.running, snapshot.cpu_slots)
+    count = jobs_per_group(requests, snapshot.devices, snapshot.running, snapshot.cpu_slots)
     considered = tuple(job for group in groups.values() for job in group[:count])
     return snapshot._replace(waiting=considered)
 
 
-def jobs_to_see(
+def jobs_per_group(
     requests: Iterable[Request],
     devices: Iterable[Device],
     running: Iterable[RunningJob],
@@ -129,45 +129,48 @@ def jobs_to_see(
     """
     requests = list(requests)
     if not all(map(_is_narrow, requests)):
-        return MOST_SEEN
+        return MAX_JOBS_PER_GROUP
     free = sum(device.slots for device in devices)
     counts_cpu = any(not request.gpus for request in requests)
     if counts_cpu:
         free += cpu_slots
     for job in running:
         free -= len(job.devices) or int(counts_cpu)
-    return max(1, min(MOST_SEEN, free + 1))
+    return max(1, min(MAX_JOBS_PER_GROUP, free + 1))
 
 
 def _is_narrow(request: Request) -> bool:
     return request.gpus <= 1 and request.memory is None and not request.is_auto
 
 
-def plan(
+def place_jobs(
     order: Iterable[AnyJob],
     pool: Placement,
     cpu_free: int,
     rules: Rules,
     estimates: Estimates = NO_ESTIMATES,
     with_reasons: bool = False,
-    left: dict[str, int] | None = None,
+    remaining: dict[str, int] | None = None,
 ) -> Plan:
-    """Place the jobs in this order. `left`: how many more jobs of a fair-share group may run."""
+    """Place the jobs in this order.
+
+    `remaining`: how many more jobs may run, by fair-share group with a limit.
+    """
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
     wants_cpu = False
     for job in order:
         request = job.request
-        if left and left.get(job.fair_share_group, 1) <= 0:
-            waits[job.id] = SHARE_FULL
+        if remaining and remaining.get(job.fair_share_group, 1) <= 0:
+            waits[job.id] = GROUP_LIMIT
             continue
         if request.gpus == 0:
             wants_cpu = True
             if cpu_free > 0:
                 cpu_free -= 1
                 starts.append(Start(job.id, ()))
-                _count(left, job.fair_share_group)
+                _use_one(remaining, job.fair_share_group)
             else:
                 waits[job.id] = NO_CPU_SLOT
             continue
@@ -181,9 +184,9 @@ def plan(
         if pool.has_room and (reservation is None or rules.backfill):
             devices = pool.place(request, end)
         if devices is not None:
-            pool.take(request, devices, end, likely_end_of(job, pool.now, estimates))
+            pool.take(request, devices, end, likely_end_if_started(job, pool.now, estimates))
             starts.append(Start(job.id, devices))
-            _count(left, job.fair_share_group)
+            _use_one(remaining, job.fair_share_group)
         elif reservation is not None and pool.has_room and pool.would_fit(request):
             waits[job.id] = RESERVED
         else:
@@ -196,16 +199,16 @@ def plan(
     return Plan(tuple(starts), reservation, waits, has_room)
 
 
-def _left(limits: dict[str, int], running: Iterable[RunningJob]) -> dict[str, int]:
-    left = dict(limits)
+def _remaining(limits: dict[str, int], running: Iterable[RunningJob]) -> dict[str, int]:
+    remaining = dict(limits)
     for job in running:
-        _count(left, job.fair_share_group)
-    return left
+        _use_one(remaining, job.fair_share_group)
+    return remaining
 
 
-def _count(left: dict[str, int] | None, group: str) -> None:
-    if left and group in left:
-        left[group] -= 1
+def _use_one(remaining: dict[str, int] | None, group: str) -> None:
+    if remaining and group in remaining:
+        remaining[group] -= 1
 
 
 def latest_end(job: AnyJob, now: float, estimates: Estimates) -> float | None:
@@ -215,13 +218,13 @@ def latest_end(job: AnyJob, now: float, estimates: Estimates) -> float | None:
     return now + min(known) if known else None
 
 
-def likely_end_of(job: AnyJob, now: float, estimates: Estimates) -> float:
-    """Return the likely end of a job that starts now; `likely_end` does so for a running job."""
+def likely_end_if_started(job: AnyJob, now: float, estimates: Estimates) -> float:
+    """Return the likely end of a waiting job if it starts now."""
     durations = (job.time_limit, estimates.seconds(job.profile))
     return now + min((known for known in durations if known is not None), default=float("inf"))
 
 
-def in_order(
+def sort_jobs(
     waiting: Iterable[AnyJob],
     running: Iterable[RunningJob],
     now: float,

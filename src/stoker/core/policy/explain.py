@@ -17,16 +17,16 @@ from stoker.core.model import (
 )
 from stoker.core.policy.decide import (
     DRAINING,
+    GROUP_LIMIT,
     IMPOSSIBLE,
     NO_CPU_SLOT,
     RESERVED,
-    SHARE_FULL,
     AnyJob,
     decide,
     order_of,
     pool_of,
 )
-from stoker.core.policy.placement import amount_of, is_eligible, likely_end
+from stoker.core.policy.placement import amount_of, is_eligible, likely_end_of_running
 from stoker.core.record import Record
 
 _OPEN = DeviceState()
@@ -93,7 +93,7 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
         if len(snapshot.devices) != fitting:
             has += f", of which {fitting} qualify"
         return [f"it needs {needs(job.request)}, and {has}"], False
-    if reason == SHARE_FULL:
+    if reason == GROUP_LIMIT:
         most = (snapshot.limits or {}).get(job.fair_share_group, 0)
         return [f"{job.fair_share_group} already has {most} running, which is its limit"], False
     if reason == NO_CPU_SLOT:
@@ -157,8 +157,12 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
         state = (snapshot.states or {}).get(device.number, _OPEN)
         jobs, next_jobs = running.get(device.number, []), starting.get(device.number, [])
         words = []
-        if state.closed is not None:
-            words.append(f"is {state.closed}" if " " not in state.closed else state.closed)
+        if state.closed_reason is not None:
+            words.append(
+                f"is {state.closed_reason}"
+                if " " not in state.closed_reason
+                else state.closed_reason
+            )
         if jobs:
             words.append(f"runs {_jobs([job.id for job in jobs])}{_until(jobs, snapshot)}")
         if next_jobs:
@@ -220,7 +224,9 @@ def _until(jobs: list[RunningJob], snapshot: Snapshot) -> str:
     limits = [job.ends_by for job in jobs if job.ends_by is not None]
     if limits:
         return f" for at most {format_duration(min(limits) - now)} more"
-    likely = [likely_end(job, now, estimates) for job in jobs if estimates.of(job.profile)]
+    likely = [
+        likely_end_of_running(job, now, estimates) for job in jobs if estimates.of(job.profile)
+    ]
     return f", likely for {format_duration(min(likely) - now)} more" if likely else ""
 
 

@@ -6,8 +6,8 @@ import heapq
 from collections.abc import Collection
 
 from stoker.core.model import RunningJob, Snapshot
-from stoker.core.policy.decide import decide, in_view
-from stoker.core.policy.placement import likely_end
+from stoker.core.policy.decide import decide, limit_waiting_jobs
+from stoker.core.policy.placement import likely_end_of_running
 
 _STEPS = 200
 _SOON_SECONDS = 1.0
@@ -25,7 +25,8 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
     starts: dict[int, float] = {}
     running = {job.attempt: job for job in snapshot.running}
     ends = [
-        (likely_end(job, snapshot.now, snapshot.estimates), job.attempt) for job in snapshot.running
+        (likely_end_of_running(job, snapshot.now, snapshot.estimates), job.attempt)
+        for job in snapshot.running
     ]
     heapq.heapify(ends)
     waiting = {job.id: job for job in snapshot.waiting}
@@ -36,7 +37,7 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
         later = snapshot._replace(
             now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
         )
-        plan = decide(in_view(later), with_reasons=False)
+        plan = decide(limit_waiting_jobs(later), with_reasons=False)
         for start in plan.starts:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now
@@ -54,7 +55,7 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
                 profile=job.profile,
             )
             running[next_attempt] = new
-            end = likely_end(new, now, snapshot.estimates)
+            end = likely_end_of_running(new, now, snapshot.estimates)
             heapq.heappush(ends, (max(end, now), next_attempt))
             next_attempt += 1
         if plan.starts:

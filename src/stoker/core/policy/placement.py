@@ -18,15 +18,17 @@ _OPEN = DeviceState()
 class DeviceRoom:
     """The free room on one device."""
 
-    __slots__ = ("device", "free", "has_other_processes", "is_brief", "is_closed", "jobs", "total")
+    __slots__ = (
+        "closes_briefly", "device", "free", "has_other_processes", "is_closed", "jobs", "total",
+    )  # fmt: skip
 
     def __init__(self, device: Device, state: DeviceState) -> None:
         self.device = device
         self.total = capacity(device)
-        self.free = max(0, self.total - state.foreign) if device.memory else self.total
+        self.free = max(0, self.total - state.unreserved_bytes) if device.memory else self.total
         self.has_other_processes = state.has_other_processes
-        self.is_closed = state.closed is not None
-        self.is_brief = state.is_brief
+        self.is_closed = state.closed_reason is not None
+        self.closes_briefly = state.closes_briefly
         self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
 
     def fits(self, amount: int) -> bool:
@@ -40,21 +42,21 @@ class DeviceRoom:
         self.free -= amount
         self.jobs.append((end, since, amount))
 
-    def can_open(self, amount: int) -> bool:
+    def could_fit(self, amount: int) -> bool:
         """Whether `amount` would fit without running jobs; if not, a reservation is useless."""
-        if self.is_brief:  # while processes are being ended, the use of the device is unknown
+        if self.closes_briefly:  # while processes are being ended, the use of the device is unknown
             return True
         if self.is_closed or (amount >= self.total and self.has_other_processes):
             return False
         whole = amount >= self.total
         return whole or self.free + sum(taken for _, _, taken in self.jobs) >= amount
 
-    def opens_at(self, amount: int, now: float) -> tuple[float, float]:
+    def fits_at(self, amount: int, now: float) -> tuple[float, float]:
         """Return when `amount` will fit, and when the job that makes room then was started.
 
         Both are infinite if that is unknown.
         """
-        if self.fits(amount) or (self.is_brief and not self.jobs):
+        if self.fits(amount) or (self.closes_briefly and not self.jobs):
             return now, float("-inf")
         jobs = sorted(self.jobs)
         if amount >= self.total:
@@ -124,7 +126,7 @@ class DevicePool:
                 room = self.rooms.get(number)
                 if room is not None:
                     amount = amount_of(job.request, room.device)
-                    room.take(amount, likely_end(job, now, estimates), job.started)
+                    room.take(amount, likely_end_of_running(job, now, estimates), job.started)
 
     def is_possible(self, request: Request) -> bool:
         """Whether a job with this request could start if all devices were idle and open."""
@@ -205,8 +207,8 @@ class DevicePool:
         for number, room in self.rooms.items():
             amount = amount_of(request, room.device)
             is_candidate = number not in avoided and is_eligible(request, room.device)
-            if is_candidate and room.can_open(amount):
-                times.append((*room.opens_at(amount, self.now), number))
+            if is_candidate and room.could_fit(amount):
+                times.append((*room.fits_at(amount, self.now), number))
         if len(times) < request.gpus:
             return (), None
         times.sort()
@@ -224,7 +226,7 @@ class DevicePool:
         return tuple(number for _, _, number in times), self._kept_until
 
 
-def likely_end(job: RunningJob, now: float, estimates: Estimates) -> float:
+def likely_end_of_running(job: RunningJob, now: float, estimates: Estimates) -> float:
     """Return when a running job likely ends: after its estimated duration or at its time limit.
 
     A job past its estimate is expected to run for half of its time so far again. Infinite if

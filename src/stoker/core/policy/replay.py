@@ -1,8 +1,8 @@
 """Simulate the policy on a trace of jobs, in virtual time: `stoker simulate`.
 
-The policy is that of the daemon (`plan` and `in_order`). Only the devices are simplified: they are
-identical and every job uses whole ones, so a stack of free devices and a heap of job ends suffice,
-and thousands of devices cost no more than a few.
+The policy is that of the daemon (`place_jobs` and `sort_jobs`). Only the devices are simplified:
+they are identical and every job uses whole ones, so a stack of free devices and a heap of job ends
+suffice, and thousands of devices cost no more than a few.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from stoker.core.model import Request, Rules, RunningJob, WaitingJob
-from stoker.core.policy.decide import MOST_SEEN, in_order, plan
-from stoker.core.policy.placement import likely_end
+from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, place_jobs, sort_jobs
+from stoker.core.policy.placement import likely_end_of_running
 from stoker.core.profiles.estimates import Estimate, Estimates, learned, length_class
 from stoker.core.record import Record
 
@@ -106,7 +106,7 @@ class EqualDevices:
         missing = request.gpus - len(self._free)
         now, estimates = self.now, self._estimates
         ends = [
-            (likely_end(job, now, estimates), job.started, job.devices)
+            (likely_end_of_running(job, now, estimates), job.started, job.devices)
             for job in self._running.values()
         ]
         ends += self._placed
@@ -197,10 +197,10 @@ def _starts(
     estimates = profiles.estimates
     while pool.room and groups:
         pool.begin(now, estimates)
-        count = min(MOST_SEEN, pool.room)
+        count = min(MAX_JOBS_PER_GROUP, pool.room)
         first = {job.id: (key, job) for key, jobs in groups.items() for job in islice(jobs, count)}
-        order = in_order([job for _, job in first.values()], (), now, rules, estimates)
-        starts = plan(order, pool, 0, rules, estimates).starts
+        order = sort_jobs([job for _, job in first.values()], (), now, rules, estimates)
+        starts = place_jobs(order, pool, 0, rules, estimates).starts
         for start in starts:
             key, job = first[start.job]
             groups[key].remove(job)

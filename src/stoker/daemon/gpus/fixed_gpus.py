@@ -51,7 +51,7 @@ class FixedGpus:
             drained, slots = by_uuid.get(device.uuid, (False, None))
             devices.append(device._replace(slots=slots or device.slots))
             if drained:
-                states[device.number] = DeviceState(closed="drained")
+                states[device.number] = DeviceState(closed_reason="drained")
         if tuple(devices) != self.devices or states != self.states:
             self.devices, self.states = tuple(devices), states
 

@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
-from stoker.core.gpus.occupancy import Occupancy, occupancy_of, state_of
+from stoker.core.gpus.occupancy import Occupancy, device_state, occupancy_of
 from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.placement import amount_of, capacity, is_named
@@ -36,7 +36,7 @@ _CHECKING = "being checked"
 
 
 def _with_reason(state: DeviceState, why: str | None) -> DeviceState:
-    return state._replace(closed=why, is_brief=why in (_CLEARING, _CHECKING))
+    return state._replace(closed_reason=why, closes_briefly=why in (_CLEARING, _CHECKING))
 
 
 class _EndedAttempt(Record):
@@ -134,7 +134,10 @@ class MonitoredGpus(ChangingGpus):
             ended = _EndedAttempt(now, pids, occupancy is not None and occupancy.has_hidden)
             self._clearing.setdefault(number, {})[job.attempt] = ended
             state = self.states.get(number, DeviceState())
-            self.states = {**self.states, number: state._replace(closed=_CLEARING, is_brief=True)}
+            self.states = {
+                **self.states,
+                number: state._replace(closed_reason=_CLEARING, closes_briefly=True),
+            }
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Apply the settings from the database: (uuid, drained, slots, quarantine)."""
@@ -211,7 +214,7 @@ class MonitoredGpus(ChangingGpus):
     def _find_states(self, live: Mapping[int, RunningJob]) -> None:
         self.states = {
             device.number: _with_reason(
-                state_of(device, self._occupancy[device.number], live.values(), None),
+                device_state(device, self._occupancy[device.number], live.values(), None),
                 self._closed_reason(device),
             )
             for device in self.devices
@@ -254,7 +257,7 @@ class MonitoredGpus(ChangingGpus):
         if time.monotonic() - self._seen_at > _FRESH_SECONDS:
             self._needs_sample = True
             self.states = {
-                number: state._replace(closed=_CHECKING, is_brief=True)
+                number: state._replace(closed_reason=_CHECKING, closes_briefly=True)
                 for number, state in self.states.items()
             }
             return None
@@ -271,7 +274,7 @@ class MonitoredGpus(ChangingGpus):
             if {one.uuid for one in wanted} & {one.uuid for one in claims}:
                 self._release_granted()  # our own lease would block the new one
         unleased = {  # memory of other processes without a lease, by UUID
-            d.uuid: self.states[d.number].foreign - self._occupancy[d.number].leased
+            d.uuid: self.states[d.number].unreserved_bytes - self._occupancy[d.number].leased
             for d in self._devices(devices)
         }
         try:
@@ -292,7 +295,7 @@ class MonitoredGpus(ChangingGpus):
         """Close devices until the next sample, when their lease is tried again."""
         for number in devices:
             self._leased[number] = why
-            self.states = {**self.states, number: self.states[number]._replace(closed=why)}
+            self.states = {**self.states, number: self.states[number]._replace(closed_reason=why)}
 
     def _unleasable(self, devices: tuple[int, ...]) -> tuple[int, ...]:
         """The devices whose lease failed; all of them if that cannot be determined."""
@@ -339,7 +342,9 @@ class MonitoredGpus(ChangingGpus):
     def _is_open(self, claims: list[DeviceClaim]) -> bool:
         uuids = {claim.uuid for claim in claims}
         states = [self.states[d.number] for d in self.devices if d.uuid in uuids]
-        return all(state.closed is None and not state.has_other_processes for state in states)
+        return all(
+            state.closed_reason is None and not state.has_other_processes for state in states
+        )
 
     def take_waited_lease(self) -> bool:
         """Take the lease that the waiter got; True if that may change a decision."""
