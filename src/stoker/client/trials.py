@@ -19,7 +19,7 @@ from stoker.sweeps.identity import identity, template_of
 from stoker.sweeps.spec import SweepSpec
 from stoker.sweeps.template import template
 from stoker.sweeps.values import Point, point_from_json, point_to_json
-from stoker.testing.failpoints import point as failpoint
+from stoker.testing.failpoints import failpoint
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 
 class Finished(Record):
@@ -72,7 +72,7 @@ class EventRecorder:
                         event.attempt, event.pid, event.at, event.mono, event.pid_started
                     )
             elif isinstance(event, Outcome):
-                point("daemon.before_finish")
+                failpoint("daemon.before_finish")
                 end = self._finish(event, started.get(event.attempt))
                 if end is not None:
                     finished.append(end)

@@ -18,7 +18,7 @@ from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import Order
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 # The id of an attempt is on its processes and in the journal, so it is never used again, even if
 # its row is removed; ids are reserved in the database in blocks.
@@ -156,7 +156,7 @@ class JobStarter:
         self._waiting.take(job)
         self._next_attempt += 1
         self._running[claim.attempt] = _running_job(job, claim, self._clock.mono())
-        point("daemon.after_claim")
+        failpoint("daemon.after_claim")
         by_number = {device.number: device for device in self._gpus.devices}
         devices = tuple(by_number[number] for number in start.devices)
         self._orders.append((*self._order_maker.make(job, claim, devices), lease))
@@ -178,7 +178,7 @@ class JobStarter:
         for order, context, lease in self._orders:
             listener.starting(order.job, order.devices)
             parent.launch(order, context, lease.descriptors)
-            point("daemon.after_launch")
+            failpoint("daemon.after_launch")
             listener.started(order.job, order.devices)
         self._orders.clear()
 

@@ -34,7 +34,7 @@ from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 _BUSY_SECONDS = 0.005
 _ERROR_SECONDS = 1.0
@@ -259,7 +259,7 @@ class Loop:
             if job in by_job:
                 self._store.flush()
                 attempts.mark_stopping(self.db, job)
-                point("daemon.before_stop")
+                failpoint("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)
         self._stops.clear()
 
@@ -270,10 +270,10 @@ class Loop:
             if now < self._state.commit_at:
                 return
         self._store.flush()
-        point("daemon.before_commit")
+        failpoint("daemon.before_commit")
         self.db.commit()
         self._state.commit_at = None
-        point("daemon.after_commit")
+        failpoint("daemon.after_commit")
 
     def commit_now(self) -> None:
         """Before other code uses the connection, or at the end of a run."""

@@ -20,7 +20,7 @@ from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawne
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans
 from stoker.supervisor.runner_client import RunnerClient
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 
 def recover(
@@ -36,7 +36,7 @@ def recover(
     events: list[RunnerEvent] = []
     with loop.db.transaction():
         loop.running.clear()
-        point("daemon.during_recovery")
+        failpoint("daemon.during_recovery")
         unfinished = attempts.open_attempts(loop.db)
         orphans.adopt(
             _adoption(loop, attempt, began.get(number), spawned.get(number), exited.get(number))

@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 SCHEMA_VERSION = 6
 FILE_NAME = "queue.db"
@@ -357,7 +357,7 @@ def _step(connection: sqlite3.Connection, version: int) -> None:
         source, target = os.path.join("migrations", f"{version + 1:04d}.sql"), version + 1
     for statement in _statements(_script(source)):
         connection.execute(statement)
-        point("migrate.between_statements")
+        failpoint("migrate.between_statements")
     if version == 0:
         # Half of the tag that marks processes of jobs; the attempt id is the other half.
         tag = int.from_bytes(os.urandom(4), "big") >> 2 | 1

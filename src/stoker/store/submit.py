@@ -14,7 +14,7 @@ from stoker.core.states import FINAL, HELD, QUEUED
 from stoker.errors import Conflict, NotFound
 from stoker.store.database import Database
 from stoker.store.request_groups import RequestGroups
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 # About 15 ms of write lock: the longest that the daemon waits during a large submit.
 CHUNK = 5000
@@ -53,8 +53,8 @@ class Submission:
         """Add jobs in one transaction. They are on disk when this returns."""
         with self._db.transaction():
             receipt = self.insert(specs, now)
-            point("submit.before_commit")
-        point("submit.after_commit")
+            failpoint("submit.before_commit")
+        failpoint("submit.after_commit")
         return receipt
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:

@@ -31,7 +31,7 @@ from stoker.supervisor.spawn import (
     as_start_error,
     read_failure,
 )
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 LEFTOVER_GRACE_SECONDS = 2.0
 _LOG_CHECK_SECONDS = 2.0
@@ -232,7 +232,7 @@ class Children:
         if self._to_terminate:
             kill_processes.terminate(self._processes(self._to_terminate))
             self._to_terminate = []
-            point("runner.after_sigterm")
+            failpoint("runner.after_sigterm")
 
     def _processes_by_attempt(self) -> dict[int, list[Process]]:
         leaders = {attempt.pid: Leader(attempt.order.attempt) for attempt in self._ending}
@@ -396,7 +396,7 @@ class Children:
                     except OSError:
                         return  # the disk cannot be written now; the next call retries
                 attempt.is_recorded = True
-                point("runner.after_exited")
+                failpoint("runner.after_exited")
 
     def _finish_log(self, order: Order) -> None:
         """Remove an empty log, and cut one that is too long; a file the user chose is kept."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 NAMES_FILE = "no-output"
 
@@ -30,7 +30,7 @@ class EmptyLogs:
                 self._open(folder)
             line = f"{name}\n".encode()
             if os.write(self._names, line) == len(line):
-                point("runner.before_empty_log_removal")
+                failpoint("runner.before_empty_log_removal")
                 os.unlink(path)
         except OSError:
             self._folder = ""

@@ -34,7 +34,7 @@ from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.start_batching import StartBatch
 from stoker.supervisor.subreaper import become_subreaper
 from stoker.supervisor.wire import Wire, note
-from stoker.testing.failpoints import point
+from stoker.testing.failpoints import failpoint
 
 SOCKET_NAME = "runner.sock"
 _RETRY_SECONDS = 1.0
@@ -220,7 +220,7 @@ class Runner:
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
-        point("runner.before_begun")
+        failpoint("runner.before_begun")
         try:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
                 # The daemon removes older segments, so it must know all of their content.
@@ -232,11 +232,11 @@ class Runner:
                 os.close(descriptor)
             self._send("refused", Refused(order.attempt, str(full))._asdict())
             return
-        point("runner.after_begun")
+        failpoint("runner.after_begun")
         event = self._children.start(order, context, env, lease)
         if event is not None:
             self._report_start(event)
-        point("runner.after_spawn")
+        failpoint("runner.after_spawn")
 
     def _report_start(self, event: AttemptStarted | Outcome | Refused) -> None:
         if isinstance(event, AttemptStarted):
@@ -256,13 +256,13 @@ class Runner:
         if not ends and (self._record_at is None or now < self._record_at):
             return
         if self._has_journal_error:
-            point("runner.before_late_record")
+            failpoint("runner.before_late_record")
         self._unrecorded += ends
         recorded: list[Outcome | Refused] = []
         self._record_at = None
         try:
             for end in self._unrecorded:
-                point("runner.after_exit")
+                failpoint("runner.after_exit")
                 self._journal.record(end)
                 recorded.append(end)
         except OSError as error:
@@ -279,7 +279,7 @@ class Runner:
             self._report("")
         self._report_starts(self._starts.take(e for e in recorded if isinstance(e, Outcome)))
         for end in recorded:
-            point("runner.after_ended")
+            failpoint("runner.after_ended")
             self._send("ended" if isinstance(end, Outcome) else "refused", end._asdict())
 
     def _report(self, problem: str) -> None:

@@ -31,7 +31,7 @@ from stoker.sweeps.identity import identity, meaning
 from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MOST_TRIALS, SweepSpec, stop_seconds
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, point_from_json
-from stoker.testing.failpoints import point as failpoint
+from stoker.testing.failpoints import failpoint
 
 # Stop a sweep after this many equal failures: a bug in the program would fail all other trials too.
 SAME_FAILS = 5

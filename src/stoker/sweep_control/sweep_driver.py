@@ -36,7 +36,7 @@ from stoker.supervisor.process_table import read_process
 from stoker.sweep_control.lifecycle import load
 from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
-from stoker.testing.failpoints import point as failpoint
+from stoker.testing.failpoints import failpoint
 
 # How often the reports of running trials are read for early stopping.
 _POLL_SECONDS = 1.0

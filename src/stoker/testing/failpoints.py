@@ -1,8 +1,9 @@
 """Failpoints: places where a test can kill this process with SIGKILL.
 
-STOKER_FAILPOINT=NAME:N kills the process when it passes the point NAME for the N-th time. If
+STOKER_FAILPOINT=NAME:N kills the process when it passes the failpoint NAME for the N-th time. If
 STOKER_FAILPOINT_ONCE names a file, this happens only while that file exists; the file is removed
-first, so that the restarted process survives. Without the variables, a point costs one comparison.
+first, so that the restarted process survives. Without the variables, a failpoint costs one
+comparison.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _name, _, _count = os.environ.get("STOKER_FAILPOINT", "").partition(":")
 _left = int(_count or 1)
 
 
-def point(name: str) -> None:
+def failpoint(name: str) -> None:
     """Kill this process if the failpoint `name` is active."""
     if _name == name:
         _pass()

@@ -26,7 +26,7 @@ from stoker.sweeps.domains import Choices, Continuous, Domain, Steps, Whole
 from stoker.sweeps.search_space import Axis, holds, order
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, Value, from_data, point_key
-from stoker.testing.failpoints import point as failpoint
+from stoker.testing.failpoints import failpoint
 
 _MAX_ATTEMPTS = 10  # to get a new point from the sampler, before a random point is taken
 
