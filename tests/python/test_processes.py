@@ -16,7 +16,7 @@ import pytest
 
 import stoker
 from stoker.client.finish_watch import open_queue
-from stoker.daemon.start import poke
+from stoker.daemon.start import wake_daemon
 from stoker.errors import NotFound
 from stoker.python.executor import Executor
 from tests.lab import Lab
@@ -120,7 +120,7 @@ def test_deleted_queue_ends_all_waiting_with_an_error(here: Lab, tmp_path: Path)
     future = Executor(queue=queue, hold=True).submit(job_functions.add, 1)
     handle = future.job
     assert handle.state == "held"
-    here.wait_until(lambda: poke(queue.state_dir))  # until the daemon has started
+    here.wait_until(lambda: wake_daemon(queue.state_dir))  # until the daemon has started
     here.ok("daemon", "stop", STOKER_STATE_DIR=queue.state_dir)
     os.rename(tmp_path / "gone", tmp_path / "away")  # atomic; processes may still write into it
     for ask in (future.result, handle.result, lambda: handle.state, lambda: stoker.wait([handle])):

@@ -289,7 +289,7 @@ class SimDaemon(EventListener):
         self.world = host.world
         self.fuse = Fuse()
         self.disk = Disk(host.world)
-        self.was_poked = False
+        self.was_woken = False
         self.is_working = False
         self._settings = Settings(host.folder)
         self._db = open_database(host.folder, durable=False, timeout=0.0)
@@ -329,7 +329,7 @@ class SimDaemon(EventListener):
         if self._phase == self._wait_for_answer:
             return self.link.has_answer()
         return self.is_working and (
-            self.was_poked
+            self.was_woken
             or bool(self.link.connection.to_daemon)
             or not self.link.connection.has_runner
             or self._orphans.has_exits()
@@ -399,7 +399,7 @@ class SimDaemon(EventListener):
         self._phase = self._work
 
     def _work(self) -> None:
-        self.was_poked = False
+        self.was_woken = False
         events, is_alive = self.link.events()
         self.loop.receive(events)
         if len(self._orphans):
@@ -409,7 +409,7 @@ class SimDaemon(EventListener):
             self.loop.tick()
             self.link.replace()
             self._live = []
-            self.is_working, self.was_poked = False, True  # one more tick after the recovery
+            self.is_working, self.was_woken = False, True  # one more tick after the recovery
             self._continue_with(self._recover)
             return
         self.loop.tick()

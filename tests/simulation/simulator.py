@@ -308,7 +308,7 @@ class Simulator:
 
     def _poke(self) -> None:
         if self._daemon is not None:
-            self._daemon.was_poked = True
+            self._daemon.was_woken = True
 
     def _wake(self) -> None:
         if self._daemon is None:

@@ -124,7 +124,7 @@ class FinishWatch:
         changes = ChangeFeed(self._settings.state_dir)
         try:
             # Without a daemon no job would finish.
-            open_queue(self._settings, creates=False).wake()
+            open_queue(self._settings, creates=False).ensure_daemon()
             while True:
                 if ended := self._finished():
                     yield ended
@@ -211,7 +211,7 @@ class Watcher:
     def _watch(self) -> None:
         changes: ChangeFeed | None = None
         try:
-            _try(lambda: open_queue(self._settings, creates=False).wake())
+            _try(lambda: open_queue(self._settings, creates=False).ensure_daemon())
             while True:
                 self._report()
                 with self._lock:

@@ -13,7 +13,7 @@ from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.policy.placement import is_eligible, is_named
 from stoker.core.states import ACTIVE, WAITING
-from stoker.daemon.start import ensure_daemon, poke
+from stoker.daemon.start import ensure_daemon, wake_daemon
 from stoker.daemon.status import known_devices
 from stoker.errors import Impossible, NoPermission, TryLater, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
@@ -53,7 +53,7 @@ class Queue:
     def submission(self) -> Submission:
         return Submission(self.db)
 
-    def wake(self) -> bool:
+    def ensure_daemon(self) -> bool:
         """Wake the daemon, or start one. Returns whether a daemon was started."""
         return ensure_daemon(self.settings)
 
@@ -92,7 +92,10 @@ class Queue:
                 raise
             return 0, stopping
         # Only running jobs need a daemon that stops them.
-        self.wake() if result[1] else self.poke()
+        if result[1]:
+            self.ensure_daemon()
+        else:
+            self.wake_daemon()
         return result
 
     def _stop_without_record(self, ids: list[int], grace: float | None) -> int:
@@ -103,20 +106,22 @@ class Queue:
         """
         seconds = b"-" if grace is None else b"%f" % grace
         running = [row.id for row in job_queries.jobs(self.db, ids) if row.state in ACTIVE]
-        return sum(poke(self.settings.state_dir, b"stop %d %s" % (id, seconds)) for id in running)
+        return sum(
+            wake_daemon(self.settings.state_dir, b"stop %d %s" % (id, seconds)) for id in running
+        )
 
     def hold(self, ids: list[int]) -> int:
         from stoker.store import changes
 
         count = changes.hold(self.db, ids, time.time())
-        self.poke()
+        self.wake_daemon()
         return count
 
     def release(self, ids: list[int]) -> int:
         from stoker.store import changes
 
         count = changes.release(self.db, ids, time.time())
-        self.wake()
+        self.ensure_daemon()
         return count
 
     def failed_jobs(self) -> list[int]:
@@ -129,14 +134,14 @@ class Queue:
         from stoker.store import changes
 
         new = changes.rerun(self.db, ids, time.time(), held)
-        self.wake()
+        self.ensure_daemon()
         return new
 
     def set_priority(self, ids: list[int], priority: int) -> int:
         from stoker.store import changes
 
         count = changes.set_priority(self.db, ids, priority, time.time())
-        self.poke()
+        self.wake_daemon()
         return count
 
     def edit(
@@ -157,16 +162,16 @@ class Queue:
 
             check_possible(request, self.devices(), as_flag)
         edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after)
-        self.poke()
+        self.wake_daemon()
 
-    # -- devices -----------------------------------------------------------------------------
+    # -- devices, tags, removal ----------------------------------------------------------------
 
     def change_device_settings(self, uuid: str, **values: object) -> None:
         """Change a GPU: `drained`, `slots`, or `quarantine=None` to end its quarantine."""
         from stoker.store import changes
 
         changes.change_device_settings(self.db, uuid, values)
-        self.poke()
+        self.wake_daemon()
 
     def tag(self, ids: list[int], add: list[str], remove: list[str]) -> None:
         from stoker.store import changes
@@ -212,15 +217,16 @@ class Queue:
                 removed += 1
         return removed
 
-    def drain(self, draining: bool) -> None:
+    def set_draining(self, draining: bool) -> None:
         """Stop starting jobs (True), or start jobs again (False)."""
         from stoker.store import changes
 
         changes.set_draining(self.db, draining)
-        self.poke()
+        self.wake_daemon()
 
-    def poke(self) -> bool:
-        return poke(self.settings.state_dir)
+    def wake_daemon(self) -> bool:
+        """Make a running daemon read the changes; False if none is running."""
+        return wake_daemon(self.settings.state_dir)
 
 
 def check_possible(

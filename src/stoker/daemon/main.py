@@ -111,7 +111,11 @@ class Daemon(EventListener):
         self._recover(live)
         self._sweep_driver.check(time.monotonic(), True)
         event_poll = EventPoll()
-        own = {self._wake.pokes.fileno(), self._wake.changes.fileno(), self._signal_pipe}
+        own = {
+            self._wake.wake_socket.fileno(),
+            self._wake.changes_socket.fileno(),
+            self._signal_pipe,
+        }
         while not self._is_stopping:
             try:
                 self._tick(event_poll, own)
@@ -129,15 +133,15 @@ class Daemon(EventListener):
         others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
         if self._runner.is_connected:
             others.add(self._runner.fileno())
-        was_poked = False
+        was_woken = False
         event_poll.register(
             own | others, self._runner.fileno() if self._runner.has_backlog else None
         )
         for descriptor in event_poll.wait(self._timeout()):
-            if descriptor == self._wake.pokes.fileno():
+            if descriptor == self._wake.wake_socket.fileno():
                 self._stop_jobs(self._wake.drain())
-                was_poked = True
-            elif descriptor == self._wake.changes.fileno():
+                was_woken = True
+            elif descriptor == self._wake.changes_socket.fileno():
                 self._wake.accept(self.problem())
             elif descriptor == self._signal_pipe:
                 os.read(self._signal_pipe, 4096)
@@ -151,11 +155,11 @@ class Daemon(EventListener):
             self._loop.tick()
         if self._runner.is_of_another_release and not self._loop.running:
             self._renew_runner()
-        if self._wake.announce_at is not None:
-            self._wake.announce(time.monotonic())
+        if self._wake.notify_at is not None:
+            self._wake.notify(time.monotonic())
         now = time.monotonic()
         for problem in (
-            self._sweep_driver.check(now, was_poked),
+            self._sweep_driver.check(now, was_woken),
             self._usage_recorder.update(self._loop, self._driver_monitor.newest, now),
         ):
             if problem is not None:
@@ -175,7 +179,7 @@ class Daemon(EventListener):
 
     def _timeout(self) -> float:
         due = (
-            self._loop.next_wake(), self._orphans.next_deadline(), self._wake.announce_at,
+            self._loop.next_wake(), self._orphans.next_deadline(), self._wake.notify_at,
             self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
             self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
         )  # fmt: skip
@@ -361,7 +365,7 @@ class Daemon(EventListener):
     def committed(self) -> None:
         self._runner.committed()
         self._checkpoints.request()
-        self._wake.announce(time.monotonic())
+        self._wake.notify(time.monotonic())
         if self._checkpoints.error is not None:
             self.message(f"cannot sync the queue to disk: {self._checkpoints.error}")
             self._checkpoints.error = None

@@ -12,19 +12,19 @@ import sys
 from stoker.errors import Unavailable
 from stoker.settings import Settings
 
-POKE_SOCKET = "wake.sock"
+WAKE_SOCKET = "wake.sock"
 DAEMON_MODULE = "stoker.daemon.detach"
 _LOG_NAME = "daemon.log"
 _START_SECONDS = 10.0
 
 
-def poke(folder: str, message: bytes = b"p") -> bool:
+def wake_daemon(folder: str, message: bytes = b"p") -> bool:
     """Make the daemon read the database; False if no daemon is listening."""
     descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     sender = _socket.socket(_socket.AF_UNIX, _socket.SOCK_DGRAM)
     try:
         sender.setblocking(False)
-        sender.sendto(message, f"/proc/self/fd/{descriptor}/{POKE_SOCKET}")
+        sender.sendto(message, f"/proc/self/fd/{descriptor}/{WAKE_SOCKET}")
     except BlockingIOError:
         pass  # its socket is full, so it wakes up anyway
     except OSError:
@@ -36,8 +36,8 @@ def poke(folder: str, message: bytes = b"p") -> bool:
 
 
 def ensure_daemon(settings: Settings, module: str = DAEMON_MODULE) -> bool:
-    """Poke, or start a daemon; True when it was started by this call."""
-    if poke(settings.state_dir):
+    """Wake the daemon, or start one; True when it was started by this call."""
+    if wake_daemon(settings.state_dir):
         return False
     start_daemon(settings, module)
     return True
@@ -54,7 +54,7 @@ def start_daemon(settings: Settings, module: str = DAEMON_MODULE) -> int:
     is_spawned = False
     while time.monotonic() < deadline:
         pid = locks.holder(folder, locks.DAEMON_LOCK)
-        if pid is not None and poke(folder):
+        if pid is not None and wake_daemon(folder):
             return pid
         # A daemon that holds the lock and does not listen is starting or exiting. Do not start a
         # second one: it might survive when a user stops the first.

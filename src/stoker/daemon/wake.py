@@ -12,7 +12,7 @@ import os
 import socket
 from contextlib import suppress
 
-from stoker.daemon.start import POKE_SOCKET
+from stoker.daemon.start import WAKE_SOCKET
 from stoker.supervisor.sockets import listen
 
 CHANGES_SOCKET = "news.sock"  # clients of release 0.1 use this name
@@ -25,19 +25,19 @@ class WakeServer:
     """The daemon's end of both sockets."""
 
     def __init__(self, folder: str) -> None:
-        self.pokes = listen(folder, POKE_SOCKET, socket.SOCK_DGRAM)
-        self.changes = listen(folder, CHANGES_SOCKET)
+        self.wake_socket = listen(folder, WAKE_SOCKET, socket.SOCK_DGRAM)
+        self.changes_socket = listen(folder, CHANGES_SOCKET)
         self._watchers: list[socket.socket] = []
         self._quiet_until = 0.0
-        self.announce_at: float | None = None  # when a delayed notification is due
-        self._paths = [os.path.join(folder, name) for name in (POKE_SOCKET, CHANGES_SOCKET)]
+        self.notify_at: float | None = None  # when a delayed notification is due
+        self._paths = [os.path.join(folder, name) for name in (WAKE_SOCKET, CHANGES_SOCKET)]
 
     def drain(self) -> list[tuple[int, float | None]]:
         """Read all datagrams; returns the jobs to stop and their grace periods."""
         stops: list[tuple[int, float | None]] = []
         try:
             while True:
-                words = self.pokes.recv(64).split()
+                words = self.wake_socket.recv(64).split()
                 if len(words) == 3 and words[0] == b"stop":
                     with suppress(ValueError):
                         stops.append((int(words[1]), _grace(words[2])))
@@ -46,7 +46,7 @@ class WakeServer:
 
     def accept(self, problem: str | None) -> None:
         try:
-            watcher, _ = self.changes.accept()
+            watcher, _ = self.changes_socket.accept()
         except OSError:
             return
         watcher.setblocking(False)
@@ -57,18 +57,18 @@ class WakeServer:
         if problem is not None:
             with suppress(OSError):
                 watcher.send(f"!{problem}\n".encode("utf-8", "backslashreplace")[:1000])
-        self._notify(watcher)  # of changes since it connected
+        self._notify_one(watcher)  # of changes since it connected
 
-    def announce(self, now: float) -> None:
+    def notify(self, now: float) -> None:
         """Notify all watchers of a change, at most 20 times per second."""
         if now < self._quiet_until:
-            self.announce_at = self._quiet_until
+            self.notify_at = self._quiet_until
             return
-        self._quiet_until, self.announce_at = now + _QUIET_SECONDS, None
+        self._quiet_until, self.notify_at = now + _QUIET_SECONDS, None
         for watcher in self._watchers[:]:
-            self._notify(watcher)
+            self._notify_one(watcher)
 
-    def _notify(self, watcher: socket.socket) -> None:
+    def _notify_one(self, watcher: socket.socket) -> None:
         try:
             watcher.send(b"n")
         except BlockingIOError:

@@ -391,7 +391,7 @@ class Queue:
 
                 payload_files.remove_folder(folder)
         if not specs[0].held:
-            queue.wake()
+            queue.ensure_daemon()
         return [Job(self._settings, id) for id in ids]
 
 

@@ -144,7 +144,7 @@ class Sweep:
                 rest = None if deadline is None else deadline - time.monotonic()
                 if rest is not None and rest <= 0:
                     return False
-                self._open().wake()  # trials need a daemon to run
+                self._open().ensure_daemon()  # trials need a daemon to run
                 changes.wait(rest)
         finally:
             changes.close()

@@ -124,7 +124,7 @@ def start(
                 sweeps.set_driven(db, sweep)
     finally:  # jobs that are already queued run, even after Ctrl-C
         if (new or again or is_adaptive) and not base.held:
-            started_daemon = queue.wake()
+            started_daemon = queue.ensure_daemon()
     return Started(
         name=name,
         is_new=known is None,
@@ -237,7 +237,7 @@ def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
         ended = dependencies.stop_sweep(queue.db, row.id, "stopped by the user", time.time())
     running = sweeps.jobs(queue.db, row.id, ("starting", "running")) if kills else []
     cancelled = queue.cancel(running)[1] if running else 0
-    queue.poke()
+    queue.wake_daemon()
     return ended, cancelled
 
 
@@ -270,7 +270,7 @@ def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]
     trials = Trials(queue.db, queue.settings.state_dir, row.id, given._replace(name=name), base)
     jobs = trials.run_again(chosen)
     if jobs and not base.held:
-        queue.wake()
+        queue.ensure_daemon()
     return jobs
 
 

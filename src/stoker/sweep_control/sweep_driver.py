@@ -24,7 +24,7 @@ from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.helpers.sweep_driver import PAUSE_FILE
-from stoker.daemon.start import poke
+from stoker.daemon.start import wake_daemon
 from stoker.errors import Error, NotFound, Unavailable
 from stoker.settings import Settings, cpu_slots, load_settings
 from stoker.store import changes, dependencies, events, job_queries, meta, sweeps
@@ -174,7 +174,7 @@ class Study:
             self._numbers.update(one.number for one in proposed)
         else:
             self.close()  # another process added some of them: restart from the database
-        poke(self._settings.state_dir)
+        wake_daemon(self._settings.state_dir)
         return bool(proposed)  # none if the space is exhausted
 
     def _metric_problem(self, trials: list[TrialRow]) -> str | None:
@@ -223,7 +223,7 @@ class Study:
     def _stop(self, why: str) -> bool:
         with self._db.transaction():
             dependencies.stop_sweep(self._db, self._row.id, why, time.time())
-        poke(self._settings.state_dir)
+        wake_daemon(self._settings.state_dir)
         return False
 
     # -- early stopping ------------------------------------------------------------------------
@@ -281,7 +281,7 @@ class Study:
             return
         if seconds is not None and time.time() >= requested_at + seconds:
             changes.cancel(self._db, [job], time.time())
-            poke(self._settings.state_dir)
+            wake_daemon(self._settings.state_dir)
 
     def _stop_file(self, job: int) -> str:
         return stop_path(job_folder(self._settings.state_dir, job))
@@ -380,7 +380,7 @@ class Driver:
         with self._db.transaction():
             if sweeps.by_name(self._db, row.name) is not None:
                 dependencies.stop_sweep(self._db, row.id, f"{error.message}{hint}", time.time())
-        poke(self._settings.state_dir)
+        wake_daemon(self._settings.state_dir)
 
 
 def _size(path: str) -> int:

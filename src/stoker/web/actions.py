@@ -124,11 +124,11 @@ def check_gpu(queue: Queue, uuid: str) -> None:
 
 def act_on_daemon(queue: Queue, form: DaemonAct) -> dict[str, object]:
     if form.action == "start":
-        started = queue.wake()
+        started = queue.ensure_daemon()
         return {"changed": int(started), "pid": daemon_pid(queue.settings.state_dir)}
     was_draining = meta.is_draining(queue.db)
     draining = form.action == "drain"
-    queue.drain(draining)
+    queue.set_draining(draining)
     if form.action == "resume":
-        queue.wake()
+        queue.ensure_daemon()
     return {"changed": int(was_draining != draining), "draining": draining}

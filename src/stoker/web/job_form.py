@@ -108,7 +108,7 @@ def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
     warning = None
     if any(not spec.held for spec in specs):
         try:
-            queue.wake()
+            queue.ensure_daemon()
         except Unavailable as error:
             warning = error.message
     return {"jobs": jobs, "warning": warning}

@@ -58,11 +58,11 @@ def run(parsed: Parsed) -> int:
     if action == "run":
         return _run(queue)
     if action in ("drain", "resume"):
-        queue.drain(action == "drain")
+        queue.set_draining(action == "drain")
         counts = job_queries.counts(queue.db)
         running = sum(counts.get(state, 0) for state in ACTIVE)
         if action == "resume":
-            queue.wake()
+            queue.ensure_daemon()
         if parsed["json"]:
             print_json(draining=action == "drain", running=running)
         elif action == "drain":
@@ -74,7 +74,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _start(queue: Queue, parsed: Parsed) -> int:
-    started = queue.wake()
+    started = queue.ensure_daemon()
     pid = locks.holder(queue.settings.state_dir, locks.DAEMON_LOCK)
     if parsed["json"]:
         print_json(pid=pid, started=started)
@@ -85,7 +85,7 @@ def _start(queue: Queue, parsed: Parsed) -> int:
 
 def _stop_all(queue: Queue, parsed: Parsed) -> int:
     was_draining = bool(job_queries.meta(queue.db, "draining"))
-    queue.drain(True)  # otherwise waiting jobs would start on the freed GPUs
+    queue.set_draining(True)  # otherwise waiting jobs would start on the freed GPUs
     try:
         active = [row.id for row in job_queries.page(queue.db, ACTIVE, 10**6)]
         if active:
@@ -93,7 +93,7 @@ def _stop_all(queue: Queue, parsed: Parsed) -> int:
             _wait_until(lambda: not job_queries.page(queue.db, ACTIVE, 1), 60.0)
         return _stop(parsed)
     finally:
-        queue.drain(was_draining)
+        queue.set_draining(was_draining)
 
 
 def _stop(parsed: Parsed) -> int:
@@ -117,7 +117,7 @@ def _restart(parsed: Parsed) -> int:
     refuse_newer(folder)  # this release could not serve the queue of a newer daemon
     before = _end(folder)
     queue = open_queue()
-    queue.wake()
+    queue.ensure_daemon()
     pid = locks.holder(folder, locks.DAEMON_LOCK)
     if parsed["json"]:
         print_json(pid=pid, stopped_pid=before)

@@ -99,7 +99,7 @@ def run(parsed: Parsed) -> int:
     receipt = queue.submission().add([spec], _now())
     started = False
     try:
-        started = not spec.held and queue.wake()
+        started = not spec.held and queue.ensure_daemon()
     finally:
         _report(
             queue, parsed, [receipt], started
@@ -147,7 +147,7 @@ def _submit_file(queue: Queue, specs: JobSpecs, parsed: Parsed) -> int:
         for batch in read_batches(path, CHUNK):
             receipts.append(submission.add([specs.line(line) for line in batch], _now()))
             if not parsed["hold"]:
-                started = queue.wake() or started
+                started = queue.ensure_daemon() or started
     except BaseException:
         if receipts:
             notice(f"{sum(r.added for r in receipts)} jobs from earlier lines were queued")

@@ -46,7 +46,7 @@ def run(parsed: Parsed) -> int:
     single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
     ids = queue.select(parsed.words or ["queued", "active"]) if single else []
     left = ids
-    if job_queries.has_any(queue.db, _CAN_CHANGE) and queue.wake() and not parsed["quiet"]:
+    if job_queries.has_any(queue.db, _CAN_CHANGE) and queue.ensure_daemon() and not parsed["quiet"]:
         notice(STARTED)
     if not parsed["quiet"]:
         for row in job_queries.jobs(queue.db, ids) if single else ():

@@ -48,7 +48,7 @@ _submitting = threading.Lock()
 class PeasyQueue(Queue):
     """A queue that is served by PeasyDaemon."""
 
-    def wake(self) -> bool:
+    def ensure_daemon(self) -> bool:
         return ensure_daemon(self.settings, MODULE)
 
 
@@ -255,7 +255,7 @@ class Service:
 
     def _wake(self) -> None:
         try:
-            self._queue.wake()
+            self._queue.ensure_daemon()
         except Error as error:  # the job is already in the queue
             self._log.write("Critical", error.message)
 
@@ -345,7 +345,7 @@ class Service:
         return successful(message=f"Device removed: {'; '.join(names)}")
 
     def pause(self, is_paused: bool) -> Response:
-        self._queue.drain(is_paused)
+        self._queue.set_draining(is_paused)
         status = "paused: running jobs finish, no more are started" if is_paused else "resumed"
         self._log.write("Info", "Scheduler", status)
         return successful(message=f"Scheduler {status}")
@@ -366,7 +366,7 @@ class Service:
         known = named_devices.read(self._db)
         if devices is not None or known is None:
             named_devices.use(self._db, default if devices is None else devices)
-        self._queue.drain(False)
+        self._queue.set_draining(False)
         self._wake()
         self._wait_for_daemon()
         return list((named_devices.read(self._db) or named_devices.Slots()).used)
@@ -379,7 +379,7 @@ class Service:
                 self._log.write("Warning", "The scheduler is slow to start")
                 return
             time.sleep(_POLL_SECONDS)
-            self._queue.poke()
+            self._queue.wake_daemon()
 
     def count_running(self) -> int:
         return len(job_queries.page(self._db, ACTIVE, _ALL))
