@@ -39,7 +39,7 @@ class Runner:
         while self._daemon is not None or len(self._children):
             waits = self._listener if self._daemon is None else self._daemon
             ready, _, _ = select.select([waits], [], [], 0.02)
-            for outcome in [*self._children.tick(), *self._children.reap()]:
+            for outcome in [*self._children.enforce_limits(), *self._children.reap()]:
                 self._journal.ended(outcome)
                 self._send("ended", *outcome)
             if self._daemon is None:

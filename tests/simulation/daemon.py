@@ -99,7 +99,7 @@ class SimRunnerClient:
         if answers:
             self.connection.to_daemon.clear()
             self._safe_before = answers[0].segment
-            return list(answers[0].begun)
+            return list(answers[0].live)
         return None if self.connection.has_runner else []
 
     def has_answer(self) -> bool:

@@ -32,7 +32,7 @@ class ListRequest:
 
 @dataclass(frozen=True)
 class LiveAttempts:
-    begun: tuple[AttemptStarted, ...]
+    live: tuple[AttemptStarted, ...]
     segment: int
 
 
@@ -173,8 +173,8 @@ class Runner:
         self._send(outcome)
 
     def _report_starts(self, starts: list[AttemptStarted]) -> None:
-        for begun in starts:
-            self._send(begun)
+        for started in starts:
+            self._send(started)
 
     # -- orders ------------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class Runner:
                 self._stop(message)
             else:
                 live = tuple(
-                    AttemptStarted(number, child.process.pid, 0.0, child.mono)
-                    for number, child in self.children.items()
+                    AttemptStarted(attempt_id, child.process.pid, 0.0, child.mono)
+                    for attempt_id, child in self.children.items()
                 )
                 self._send(LiveAttempts(live, self.segment or 0))
         if not daemon.to_runner and not daemon.has_daemon:

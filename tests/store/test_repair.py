@@ -155,7 +155,7 @@ def test_attempts_in_the_journal_are_not_started_again(tmp_path: Path) -> None:
     assert sorted(open_attempts) == [7, 9]
     assert (open_attempts[9].job, open_attempts[9].devices) == (17, (0, 1))
     assert job_queries.job(db, 17).name == "record-lost"
-    assert meta.store_tag(db) == 1234
+    assert meta.tag_base(db) == 1234
     assert attempts.next_attempt(db) > 9
     db.close()
 

@@ -128,7 +128,7 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.gpus]
     own_pid = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != own_pid]
-    attempts, users = owners(sample.gpus, meta.store_tag(db))
+    attempts, users = owners(sample.gpus, meta.tag_base(db))
     shown = []
     for gpu in sample.gpus:
         device = known.get(gpu.uuid) or as_device(gpu, by_uuid=settings.gpus_by_uuid)

@@ -79,7 +79,7 @@ class Foreground:
     ) -> None:
         self._db = db
         self._source = source
-        self._tag_base = meta.store_tag(db)
+        self._tag_base = meta.tag_base(db)
         self._grace = settings.grace
         self._parent = ForegroundJobs(self._tag_base, settings.log_limit)
         self._loop = Loop(

@@ -41,7 +41,7 @@ from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
-from stoker.supervisor.daemon_restarts import Restarts
+from stoker.supervisor.daemon_restarts import RestartBackoff
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
@@ -70,11 +70,11 @@ class Daemon(EventListener):
         self._database_inode = os.stat(os.path.join(folder, FILE_NAME)).st_ino
         self._check_at = 0.0  # when `_check_state_dir` and `_check_decisions` run next
         self._checkpoints = Checkpoints(folder)
-        tag = meta.store_tag(self._db)
-        gpus = self.find_gpus(tag)
-        self._runner = RunnerClient(folder, tag, settings.log_limit, list(self.restart))
+        tag_base = meta.tag_base(self._db)
+        gpus = self.find_gpus(tag_base)
+        self._runner = RunnerClient(folder, tag_base, settings.log_limit, list(self.restart))
         self._handles = ProcessHandles()
-        self._orphans = Orphans(folder, tag, self._handles)
+        self._orphans = Orphans(folder, tag_base, self._handles)
         host = Host(cpu_slots(settings), boot_id())
         if isinstance(gpus, MonitoredGpus):
             gpus.remember(job_queries.devices(self._db))
@@ -88,18 +88,18 @@ class Daemon(EventListener):
             self._db, self, host, gpus, settings, self._clock, self, next_attempt=first
         )
         self._last_message = ""
-        self._restarts = Restarts()  # of the runner
+        self._restarts = RestartBackoff()  # of the runner
         self._restarts.started(time.monotonic())
         self._runner_problem: str | None = None
         self._recover_at: float | None = None  # when to recover the jobs of a dead runner
 
-    def find_gpus(self, tag: int) -> FixedGpus:
+    def find_gpus(self, tag_base: int) -> FixedGpus:
         """The GPUs on which jobs may run; GPUPeasy's daemon overrides it."""
         if named_devices.read(self._db) is not None:
             raise Unavailable(
                 "this queue defines its own devices; only the program that created it can run it"
             )
-        return find_gpus(self._settings, tag)
+        return find_gpus(self._settings, tag_base)
 
     # -- main loop ---------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Daemon(EventListener):
         }
         while not self._is_stopping:
             try:
-                self._tick(event_poll, own)
+                self._poll_once(event_poll, own)
             except Upgraded:
                 raise
             except (OSError, sqlite3.Error, Error) as error:
@@ -128,7 +128,7 @@ class Daemon(EventListener):
                 time.sleep(_ERROR_PAUSE_SECONDS)
         self._close()
 
-    def _tick(self, event_poll: EventPoll, own: set[int]) -> None:
+    def _poll_once(self, event_poll: EventPoll, own: set[int]) -> None:
         others = {*self._orphans.handles(), *self._driver_monitor.descriptors()}
         others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
         if self._runner.is_connected:
@@ -154,7 +154,7 @@ class Daemon(EventListener):
             self._driver_monitor.observe(self._loop, self, time.monotonic())
             self._loop.tick()
         if self._runner.is_of_another_release and not self._loop.running:
-            self._renew_runner()
+            self._upgrade_runner()
         if self._wake.notify_at is not None:
             self._wake.notify(time.monotonic())
         now = time.monotonic()
@@ -230,7 +230,7 @@ class Daemon(EventListener):
         if self._recover_at is not None and now >= self._recover_at:
             self._recover_without_runner(now)
         if self._restarts.is_due(now):
-            self._replace_runner(now)
+            self._restart_dead_runner(now)
 
     def _lose_runner(self, now: float) -> None:
         """The runner died: supervise its jobs from here, and start another one."""
@@ -274,7 +274,7 @@ class Daemon(EventListener):
         self._recover_at = None
         self._take_work()
 
-    def _replace_runner(self, now: float) -> None:
+    def _restart_dead_runner(self, now: float) -> None:
         self._restarts.tried(now)
         try:
             self._runner.replace()
@@ -285,7 +285,7 @@ class Daemon(EventListener):
         self._restarts.started(now)
         self._take_work()
 
-    def _renew_runner(self) -> None:
+    def _upgrade_runner(self) -> None:
         self._note("the runner is of another release and has no jobs; starting a new runner")
         try:
             self._runner.renew()

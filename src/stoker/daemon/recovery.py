@@ -32,44 +32,52 @@ def recover(
     spawned = {r.attempt: r for r in records if isinstance(r, JournalSpawned)}
     exited = {r.attempt: r.outcome for r in records if isinstance(r, JournalExited)}
     ended = {r.attempt: r for r in records if isinstance(r, (Outcome, Refused))}
-    alive = {begun.attempt: begun for begun in live}
+    alive = {started.attempt: started for started in live}
     events: list[RunnerEvent] = []
     with loop.db.transaction():
         loop.running.clear()
         failpoint("daemon.during_recovery")
         unfinished = attempts.open_attempts(loop.db)
         orphans.adopt(
-            _adoption(loop, attempt, began.get(number), spawned.get(number), exited.get(number))
+            _adoption(
+                loop,
+                attempt,
+                began.get(attempt_id),
+                spawned.get(attempt_id),
+                exited.get(attempt_id),
+            )
             for attempt in unfinished
-            if (number := attempt.attempt) not in ended
-            and number not in alive
-            and number not in orphans
+            if (attempt_id := attempt.attempt) not in ended
+            and attempt_id not in alive
+            and attempt_id not in orphans
             and attempt.boot == loop.host.boot  # no process survives a reboot
         )
         for attempt in unfinished:
-            number = attempt.attempt
-            if number in ended:
-                events.append(ended[number])
-            elif number in alive:
-                loop.running[number] = running_job(attempt, alive[number].mono)
-                events += _start_events(attempt, began.get(number), alive[number].pid, now)
-            elif number in orphans:
-                loop.running[number] = running_job(attempt, _started(attempt, began.get(number)))
-                events += _start_events(
-                    attempt, began.get(number), attempt.pid or 0, now, spawned.get(number)
+            attempt_id = attempt.attempt
+            if attempt_id in ended:
+                events.append(ended[attempt_id])
+            elif attempt_id in alive:
+                loop.running[attempt_id] = running_job(attempt, alive[attempt_id].mono)
+                events += _start_events(attempt, began.get(attempt_id), alive[attempt_id].pid, now)
+            elif attempt_id in orphans:
+                loop.running[attempt_id] = running_job(
+                    attempt, _started(attempt, began.get(attempt_id))
                 )
-            elif number in exited:
-                events.append(exited[number])
-            elif number in began or attempt.state != "starting":
-                events.append(Outcome(attempt=number, status=None, ended_at=now, reason="lost"))
+                events += _start_events(
+                    attempt, began.get(attempt_id), attempt.pid or 0, now, spawned.get(attempt_id)
+                )
+            elif attempt_id in exited:
+                events.append(exited[attempt_id])
+            elif attempt_id in began or attempt.state != "starting":
+                events.append(Outcome(attempt=attempt_id, status=None, ended_at=now, reason="lost"))
             else:
                 attempts.unclaim(
-                    loop.db, number, now, "the daemon ordered its start, but it never started"
+                    loop.db, attempt_id, now, "the daemon ordered its start, but it never started"
                 )
     loop.receive(events)
     loop.queue_changed()
     loop.tick()
-    waits_for_leftovers = any(number in orphans for number in exited)
+    waits_for_leftovers = any(attempt_id in orphans for attempt_id in exited)
     if not loop.has_unrecorded and not waits_for_leftovers:
         runner.forget_journal()
 

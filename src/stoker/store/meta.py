@@ -26,5 +26,5 @@ def refusal(db: Database) -> str | None:
     return None if why is None else str(why)
 
 
-def store_tag(db: Database) -> int:
+def tag_base(db: Database) -> int:
     return int(str(db.value("SELECT value FROM meta WHERE key = 'tag'")))

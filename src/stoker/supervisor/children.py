@@ -109,21 +109,21 @@ class Children:
     def live_attempts(self) -> list[AttemptStarted]:
         """All attempts that have not ended."""
         return [
-            self.with_start_time(AttemptStarted(number, attempt.pid, 0.0, attempt.mono))
-            for number, attempt in self._by_attempt.items()
+            self.with_start_time(AttemptStarted(attempt_id, attempt.pid, 0.0, attempt.mono))
+            for attempt_id, attempt in self._by_attempt.items()
         ]
 
-    def with_start_time(self, begun: AttemptStarted) -> AttemptStarted:
+    def with_start_time(self, started: AttemptStarted) -> AttemptStarted:
         """Add the start time of the process, which detects PID reuse, unless it was reaped."""
-        attempt = self._by_pid.get(begun.pid)
-        if attempt is None or attempt.order.attempt != begun.attempt:
-            return begun
-        process = read_process(begun.pid)
-        return begun if process is None else begun._replace(pid_started=process.started)
+        attempt = self._by_pid.get(started.pid)
+        if attempt is None or attempt.order.attempt != started.attempt:
+            return started
+        process = read_process(started.pid)
+        return started if process is None else started._replace(pid_started=process.started)
 
-    def pid_of(self, number: int) -> int | None:
+    def pid_of(self, attempt_id: int) -> int | None:
         """The PID of the first process of a running attempt; None if it has ended."""
-        attempt = self._by_attempt.get(number)
+        attempt = self._by_attempt.get(attempt_id)
         return None if attempt is None else attempt.pid
 
     def ignore(self, pid: int) -> None:
@@ -211,12 +211,12 @@ class Children:
         os.close(attempt.pipe)
         attempt.pipe = None
         if attempt.failure is None:
-            begun = AttemptStarted(attempt.order.attempt, attempt.pid, time.time(), attempt.mono)
-            self._late_events.append(begun)
+            started = AttemptStarted(attempt.order.attempt, attempt.pid, time.time(), attempt.mono)
+            self._late_events.append(started)
 
-    def stop(self, number: int, reason: str, grace: float | None = None) -> None:
+    def stop(self, attempt_id: int, reason: str, grace: float | None = None) -> None:
         """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it."""
-        attempt = self._by_attempt.get(number)
+        attempt = self._by_attempt.get(attempt_id)
         if attempt is None:
             return
         if attempt.reason is None:
@@ -273,7 +273,7 @@ class Children:
                 kill_processes.send(process, warning.signal)
 
     def next_deadline(self) -> float | None:
-        """When to call `tick` next (monotonic)."""
+        """When to call `enforce_limits` next (monotonic)."""
         times = [self._next_log_check] if self._by_attempt else []
         if self._to_terminate:
             times.append(0.0)
@@ -290,11 +290,11 @@ class Children:
                 times.append(attempt.poll_at)
         return min(times, default=None)
 
-    def tick(self) -> list[Outcome]:
+    def enforce_limits(self) -> list[Outcome]:
         """Enforce time limits, grace periods and the log size limit, then reap."""
         now = time.monotonic()
         to_kill = []
-        for number, attempt in list(self._by_attempt.items()):
+        for attempt_id, attempt in list(self._by_attempt.items()):
             if attempt.pipe is not None and now >= attempt.poll_at:
                 self._poll_start(attempt, now)
             if attempt.log is not None and now >= attempt.mono + UNNAMED_SECONDS:
@@ -302,7 +302,7 @@ class Children:
             if attempt.warn_at is not None and now >= attempt.warn_at:
                 self._warn(attempt)
             if attempt.deadline is not None and now >= attempt.deadline:
-                self.stop(number, "time_limit")
+                self.stop(attempt_id, "time_limit")
             if attempt.kill_at is not None and now >= attempt.kill_at:
                 to_kill.append(attempt)
         self._send_sigterm()

@@ -12,9 +12,9 @@ _STEADY_SECONDS = 60.0  # a process that ran for this long did not fail at start
 _START_SECONDS = 5.0  # how long a new process may take to start
 
 
-class Restarts:
+class RestartBackoff:
     """
-    >>> restarts = Restarts()
+    >>> restarts = RestartBackoff()
     >>> restarts.died(0.0); restarts.is_due(0.0)
     True
     >>> restarts.tried(0.0); restarts.due_at

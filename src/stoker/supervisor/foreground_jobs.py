@@ -82,7 +82,7 @@ class ForegroundJobs:
         now = time.monotonic()
         deadline = self._children.next_deadline()
         due = deadline is not None and deadline <= now
-        outcomes: list[Outcome] = self._children.tick() if due else self._children.reap()
+        outcomes: list[Outcome] = self._children.enforce_limits() if due else self._children.reap()
         for event in self._children.late_events():
             if isinstance(event, AttemptStarted):
                 self._starts.add(event)
@@ -108,9 +108,9 @@ class ForegroundJobs:
 
     def close(self) -> None:
         """Kill all jobs that are left."""
-        for begun in self._children.live_attempts():
-            self._children.stop(begun.attempt, "user", 0.0)
-        self._children.tick()
+        for started in self._children.live_attempts():
+            self._children.stop(started.attempt, "user", 0.0)
+        self._children.enforce_limits()
         self._log_pool.close()
 
 

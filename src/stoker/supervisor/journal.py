@@ -91,10 +91,10 @@ class Journal:
             raise JournalFull(error.strerror) from None
         return rolled
 
-    def spawned(self, begun: AttemptStarted) -> None:
+    def spawned(self, started: AttemptStarted) -> None:
         """Record the first process, unless only the space reserved for ends is left."""
-        if begun.pid_started and self._offset <= SEGMENT_BYTES - _RESERVE_BYTES:
-            self._write(f"spawned {begun.attempt} {begun.pid} {begun.pid_started}")
+        if started.pid_started and self._offset <= SEGMENT_BYTES - _RESERVE_BYTES:
+            self._write(f"spawned {started.attempt} {started.pid} {started.pid_started}")
 
     def exited(self, outcome: Outcome) -> None:
         """Record the exit of a first process whose leftovers may still run."""

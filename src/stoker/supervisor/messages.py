@@ -1,4 +1,23 @@
-"""Messages between the loop and the parent of the jobs (runner or foreground run)."""
+"""Messages between the loop and the parent of the jobs (runner or foreground run).
+
+On the socket between daemon and runner, and in the journal, a message has a kind. They never
+change, because daemon and runner may be of different releases:
+
+kind      direction         record or meaning
+--------  ----------------  -----------------------------------------------------------------
+context   daemon -> runner  Context, before the first order that uses it
+launch    daemon -> runner  Order
+stop      daemon -> runner  stop an attempt
+list      daemon -> runner  request `living`
+bye       daemon -> runner  the daemon exits on purpose: do not restart it
+begun     runner -> daemon  AttemptStarted (in the journal: JournalBegun, before the spawn)
+ended     runner -> daemon  Outcome (also in the journal)
+refused   runner -> daemon  Refused (in the journal: `undone`)
+stuck     runner -> daemon  Stuck
+rolled    runner -> daemon  the journal has a new segment
+living    runner -> daemon  AttemptStarted of every attempt that has not ended
+problem   runner -> daemon  why the runner cannot write its journal
+"""
 
 from __future__ import annotations
 

@@ -38,15 +38,15 @@ class ProcessHandles:
     def __init__(self) -> None:
         self._by_attempt: dict[int, tuple[int, int, int]] = {}  # pidfd, PID, start time
 
-    def open(self, begun: AttemptStarted) -> None:
+    def open(self, started: AttemptStarted) -> None:
         """Open a pidfd of an attempt's first process, unless its PID was reused."""
-        if not begun.pid_started or begun.attempt in self._by_attempt:
+        if not started.pid_started or started.attempt in self._by_attempt:
             return
         if len(self._by_attempt) >= _MAX_HANDLES:
             return
-        handle = _open_handle(begun.pid, begun.pid_started)
+        handle = _open_handle(started.pid, started.pid_started)
         if handle is not None:
-            self._by_attempt[begun.attempt] = (handle, begun.pid, begun.pid_started)
+            self._by_attempt[started.attempt] = (handle, started.pid, started.pid_started)
 
     def close(self, attempt: int) -> None:
         known = self._by_attempt.pop(attempt, None)

@@ -25,7 +25,7 @@ from typing import Any
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.children import Children
-from stoker.supervisor.daemon_restarts import Restarts
+from stoker.supervisor.daemon_restarts import RestartBackoff
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.messages import AttemptStarted, Order, Refused
@@ -58,11 +58,11 @@ class Runner:
         tag_base: int,
         log_limit: int,
         restart: list[str],
-        first: socket.socket,
+        daemon_socket: socket.socket,
     ) -> None:
         self._folder = folder
         self._restart = restart
-        self._restarts = Restarts()
+        self._restarts = RestartBackoff()
         self._starts = StartBatch()
         self._is_released = False
         self._unknown: set[str] = set()  # unknown kinds of messages that were logged
@@ -77,14 +77,14 @@ class Runner:
         self._contexts: dict[int, tuple[Context, Environment]] = {}
         self._boot = boot_id()
         self._listener = listen(folder, SOCKET_NAME)
-        self._daemon: Wire | None = Wire(first)
+        self._daemon: Wire | None = Wire(daemon_socket)
         self._poll = select.epoll()
         # A self-pipe: SIGCHLD wakes up epoll.
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._poll.register(self._wake, select.EPOLLIN)
-        self._poll.register(first.fileno(), select.EPOLLIN)
+        self._poll.register(daemon_socket.fileno(), select.EPOLLIN)
 
     def work(self) -> None:
         """Serve daemons and jobs until there are none and no daemon is expected."""
@@ -103,7 +103,7 @@ class Runner:
         self._cgroups.close()
 
     def _step(self) -> None:
-        ended = self._children.tick() if self._is_due() else self._children.reap()
+        ended = self._children.enforce_limits() if self._is_due() else self._children.reap()
         for event in self._children.late_events():
             self._report_start(event)
         self._record(ended)
@@ -203,7 +203,7 @@ class Runner:
         """Running attempts, and those whose end is not in the journal yet."""
         now = time.monotonic()
         waiting = [AttemptStarted(end.attempt, 0, 0.0, now) for end in self._unrecorded]
-        return [begun._asdict() for begun in (*self._children.live_attempts(), *waiting)]
+        return [started._asdict() for started in (*self._children.live_attempts(), *waiting)]
 
     def _restart_daemon(self) -> None:
         self._restarts.tried(time.monotonic())
@@ -242,11 +242,11 @@ class Runner:
         if isinstance(event, AttemptStarted):
             # At once: if the PID is not known after a crash, a process that the job started in its
             # own session could be taken for the first process of the job.
-            begun = self._children.with_start_time(event)
+            started = self._children.with_start_time(event)
             with suppress(OSError):  # the disk cannot be written: the daemon gets the PID anyway
-                self._journal.spawned(begun)
-            self._starts.add(begun)
-            self._cgroups.add_later(begun.attempt, begun.pid, begun.mono)
+                self._journal.spawned(started)
+            self._starts.add(started)
+            self._cgroups.add_later(started.attempt, started.pid, started.mono)
         else:
             self._record([event])
 
@@ -287,8 +287,8 @@ class Runner:
         self._send("problem", {"text": problem})
 
     def _report_starts(self, starts: list[AttemptStarted]) -> None:
-        for begun in starts:
-            self._send("begun", begun._asdict())
+        for started in starts:
+            self._send("begun", started._asdict())
 
     def _report_stuck(self) -> None:
         for stuck in self._children.stuck:
@@ -316,13 +316,13 @@ def main(arguments: list[str]) -> None:
         signal.signal(number, signal.SIG_IGN)
     os.set_inheritable(int(lock), False)
     become_subreaper()
-    first = socket.socket(fileno=int(descriptor))
+    daemon_socket = socket.socket(fileno=int(descriptor))
     # If a job inherited the connection, the daemon would not notice the runner's death.
-    first.set_inheritable(False)
+    daemon_socket.set_inheritable(False)
     try:
-        runner = Runner(folder, int(tag_base), int(log_limit), restart, first)
+        runner = Runner(folder, int(tag_base), int(log_limit), restart, daemon_socket)
     except OSError as error:  # a full or read-only disk: the daemon retries later
-        wire = Wire(first)
+        wire = Wire(daemon_socket)
         wire.receive()  # the daemon's `hello`; nothing is sent before it
         wire.send("problem", {"text": f"the runner cannot start: {error.strerror}"})
         raise SystemExit(1) from None

@@ -108,7 +108,7 @@ class RunnerClient:
             for kind, fields in messages:  # other messages are in the journal too
                 if kind == "living":
                     self._safe_before = fields["segment"]
-                    return [from_fields(AttemptStarted, begun) for begun in fields["attempts"]]
+                    return [from_fields(AttemptStarted, started) for started in fields["attempts"]]
             if not is_alive:
                 return []  # it was exiting; the journal has everything
         raise Unavailable("the runner does not answer")

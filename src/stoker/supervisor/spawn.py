@@ -43,7 +43,7 @@ _HOST_ERRORS = (
 # Encoded once per context, because every job has about sixty variables.
 Environment = dict[bytes, bytes]
 # (program, arguments, environment, descriptors as file actions) -> PID
-Start = Callable[[bytes, list[bytes], Environment, list[tuple[int, int, int]]], int]
+SpawnFunction = Callable[[bytes, list[bytes], Environment, list[tuple[int, int, int]]], int]
 _MFD_NOEXEC_SEAL = 8
 
 
@@ -103,7 +103,7 @@ class Spawner:
             for descriptor in opened:
                 os.close(descriptor)
 
-    def _tagged(self, tag: int) -> Start:
+    def _tagged(self, tag: int) -> SpawnFunction:
         """A function that starts processes with this tag."""
 
         def start(
@@ -194,7 +194,7 @@ class Spawner:
         inherited: Sequence[int],
         log: int | None,
         opened: list[int],
-        start: Start,
+        start: SpawnFunction,
     ) -> int:
         """Open all paths of a job and call `start`."""
         self._enter(context.cwd)
@@ -316,7 +316,7 @@ def _make_folder(path: str) -> None:
 
 
 def _run(
-    argv: list[bytes], env: Environment, files: list[tuple[int, int, int]], start: Start
+    argv: list[bytes], env: Environment, files: list[tuple[int, int, int]], start: SpawnFunction
 ) -> int:
     path = _find(argv[0], env)
     try:

@@ -17,10 +17,10 @@ class StartBatch:
         self._waiting: dict[int, AttemptStarted] = {}  # oldest first
         self.due_at: float | None = None  # monotonic
 
-    def add(self, begun: AttemptStarted) -> None:
-        self._waiting[begun.attempt] = begun
+    def add(self, started: AttemptStarted) -> None:
+        self._waiting[started.attempt] = started
         if self.due_at is None:
-            self.due_at = begun.mono + _DELAY_SECONDS
+            self.due_at = started.mono + _DELAY_SECONDS
 
     def take(self, ended: Iterable[Outcome]) -> list[AttemptStarted]:
         """Remove and return the starts of attempts that have ended."""
@@ -29,14 +29,14 @@ class StartBatch:
         taken = [self._waiting.pop(outcome.attempt, None) for outcome in ended]
         if not self._waiting:
             self.due_at = None
-        return [begun for begun in taken if begun is not None]
+        return [started for started in taken if started is not None]
 
     def due(self, now: float) -> list[AttemptStarted]:
         """Remove and return all starts if the oldest is due; they share one transaction."""
         return self.all() if self.due_at is not None and self.due_at <= now else []
 
     def all(self) -> list[AttemptStarted]:
-        begun = list(self._waiting.values())
+        started = list(self._waiting.values())
         self._waiting.clear()
         self.due_at = None
-        return begun
+        return started

@@ -264,7 +264,7 @@ class Study:
         if self._base.warn is not None:
             row = job_queries.job(self._db, job)
             if row.pid is not None and row.attempt is not None:
-                base = meta.store_tag(self._db)
+                base = meta.tag_base(self._db)
                 warning = parse_warning(self._base.warn)
                 shell = None if warning.is_for_shell else self._base.context.shell
                 for pid in job_processes.programs(row.pid, shell):

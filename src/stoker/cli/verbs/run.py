@@ -27,7 +27,7 @@ from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_di
 from stoker.store import changes, job_queries
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.finished_jobs import FinishedJobs
-from stoker.store.meta import store_tag
+from stoker.store.meta import tag_base
 from stoker.supervisor import locks
 from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.logs import run_log_path
@@ -105,7 +105,7 @@ def run(parsed: Parsed) -> int:
     at_end(db.close)
     if parsed["resume"] or sweep is not None:
         _remove_waiting(db)
-    gpus = gpus_of(parsed, settings, store_tag(db))
+    gpus = gpus_of(parsed, settings, tag_base(db))
     if parsed["gpu_file"] is not None:
         check_gpu_file(parsed["gpu_file"], gpus)
     specs = JobSpecs(settings, usable(gpus), flag_values(parsed.values), in_foreground=True)

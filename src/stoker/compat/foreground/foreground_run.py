@@ -31,7 +31,7 @@ from stoker.daemon.foreground import Foreground
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
-from stoker.store.meta import store_tag
+from stoker.store.meta import tag_base
 from stoker.store.submit import Submission
 from stoker.supervisor.regular_files import open_for_output
 
@@ -82,8 +82,8 @@ class ForegroundRun(EventListener):
         self._source = _Source(jobs, _context(settings, shell))
         self._folder = new_folder(settings)
         self._db = open_temporary(self._folder)
-        tag = store_tag(self._db)
-        self._slots = make_slots(list(devices), settings, tag, order, reporter.notice)
+        base = tag_base(self._db)
+        self._slots = make_slots(list(devices), settings, base, order, reporter.notice)
         self._live: dict[int, tuple[Job, str]] = {}
         self._done = self._failed = 0
         self._last_wait_reason = ""

@@ -36,12 +36,12 @@ class PeasyDaemon(Daemon):
         self._is_ready = False
         super().__init__(settings)
 
-    def find_gpus(self, tag: int) -> FixedGpus:
+    def find_gpus(self, tag_base: int) -> FixedGpus:
         """The slots of all devices ever used, because jobs refer to slots by number."""
         while not self._store_ready(False) and not self._is_stopping:
             time.sleep(0.05)
         named = named_devices.read(self._db) or named_devices.Slots()
-        self._slots = make_slots(named.known, self._settings, tag, FIRST_FREED, self.message)
+        self._slots = make_slots(named.known, self._settings, tag_base, FIRST_FREED, self.message)
         self._use_devices(named.used)
         return self._slots
 
