@@ -12,7 +12,7 @@ const COMMANDS = [
   [null, './prepare.sh --shards 64 --out /scratch/tokens'],
   ['llm-sft', 'torchrun --nproc-per-node 4 sft.py --config configs/sft-8b.yaml'],
 ];
-// Wait reasons as in core/policy/explain.py and client/waiting.py, joined as in web/wait_reasons.py.
+// Wait reasons as in core/policy/explain.py and client/wait_reasons.py, joined as in web/job_waits.py.
 const GPU_REASONS =
   'GPU 0 runs job 15 for at most 4m10s more; GPU 1 runs job 16, likely for 1h02m more; GPU 2 runs job 17; GPU 3 runs job 18; GPU 4 runs job 19; GPU 5 runs job 20; GPU 6 is used by others: grace (pid 41213), 88 GiB; GPU 7 is drained';
 const LATER = 86_400;

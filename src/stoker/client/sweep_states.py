@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker.core.states import ACTIVE, WAITING
-from stoker.daemon.helpers.sweep_driver import pause_reason
+from stoker.daemon.helpers.sweep_driver_process import pause_reason
 from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.sweeps import SweepRow

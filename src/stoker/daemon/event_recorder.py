@@ -13,7 +13,7 @@ from stoker.daemon.profile_updates import Run, learn
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.settings import Settings
 from stoker.store import attempts, events, meta, sweeps
-from stoker.store.buffered_attempts import AttemptStore
+from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck

@@ -13,8 +13,8 @@ from stoker.daemon.loop_state import LoopState
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
 from stoker.store import meta
+from stoker.store.attempt_store import AttemptStore
 from stoker.store.attempts import Claim
-from stoker.store.buffered_attempts import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import Order

@@ -30,7 +30,7 @@ from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.errors import Upgraded
 from stoker.settings import Settings
 from stoker.store import attempts, device_settings, meta, ready_jobs, sweeps
-from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
+from stoker.store.attempt_store import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent

@@ -21,8 +21,8 @@ from stoker.daemon.event_poll import EventPoll
 from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
-from stoker.daemon.helpers.sweep_driver import SweepDriverProcess
-from stoker.daemon.helpers.usage_recorder import UsageRecorderProcess
+from stoker.daemon.helpers.sweep_driver_process import SweepDriverProcess
+from stoker.daemon.helpers.usage_recorder_process import UsageRecorderProcess
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
@@ -41,10 +41,10 @@ from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
-from stoker.supervisor.daemon_restarts import RestartBackoff
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
+from stoker.supervisor.restart_backoff import RestartBackoff
 from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_client import RunnerClient
 from stoker.supervisor.subreaper import become_subreaper

@@ -10,7 +10,7 @@ from itertools import islice
 
 from stoker.core.model import ReadyJob, Request
 from stoker.store import ready_jobs
-from stoker.store.buffered_attempts import AttemptStore
+from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 
 # How many ready jobs of a request group are read at a time; a decision needs

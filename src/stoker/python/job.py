@@ -83,10 +83,10 @@ class Job(Generic[T_co]):
 
     def why(self) -> str:
         """Why it waits, as in `stoker why`; "" if it is about to start."""
-        from stoker.client import waiting
+        from stoker.client import wait_reasons
 
         queue = self._queue()
-        return "; ".join(waiting.why(queue.db, queue.settings, self._row()))
+        return "; ".join(wait_reasons.why(queue.db, queue.settings, self._row()))
 
     def log(self, lines: int | None = None) -> str:
         """Its output as in `stoker log`: progress bars collapsed, escape sequences removed."""

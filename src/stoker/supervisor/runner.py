@@ -25,10 +25,10 @@ from typing import Any
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.children import Children
-from stoker.supervisor.daemon_restarts import RestartBackoff
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.messages import AttemptStarted, Order, Refused
+from stoker.supervisor.restart_backoff import RestartBackoff
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import Environment, encode_environment
 from stoker.supervisor.start_batching import StartBatch

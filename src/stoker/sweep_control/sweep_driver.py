@@ -23,7 +23,7 @@ from stoker.core.formats.limit_signal import parse_warning
 from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
 from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.daemon.helpers.sweep_driver import PAUSE_FILE
+from stoker.daemon.helpers.sweep_driver_process import PAUSE_FILE
 from stoker.daemon.start import wake_daemon
 from stoker.errors import Error, NotFound, Unavailable
 from stoker.settings import Settings, cpu_slots, load_settings

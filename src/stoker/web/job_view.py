@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stoker.client import views, waiting
+from stoker.client import views, wait_reasons
 from stoker.client.queue import Queue
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import STATES
@@ -20,7 +20,7 @@ def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object
     db = queue.db
     return {
         **views.job_in_full(db, queue.settings, row),
-        "why": waiting.why(db, queue.settings, row),
+        "why": wait_reasons.why(db, queue.settings, row),
         "ready": _is_ready(row),
         "params": params_of(db, row),
         "metrics": reports.metrics(row),

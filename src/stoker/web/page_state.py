@@ -19,9 +19,9 @@ from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.discovery import has_driver
 from stoker.store import history, job_queries
 from stoker.store.job_queries import JobRow
+from stoker.web.job_waits import Wait, waits
 from stoker.web.sweeps_view import SweepCache
 from stoker.web.throttled_cache import ThrottledCache
-from stoker.web.wait_reasons import Wait, waits
 
 READY = 150
 UNREADY = 50  # kept for held and delayed jobs, which a long queue would hide otherwise

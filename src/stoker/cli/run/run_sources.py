@@ -13,7 +13,7 @@ from stoker.cli.job_lines import LineReader, open_lines
 from stoker.client.job_specs import JobSpecs
 from stoker.core.job_identity import Occurrences
 from stoker.core.model import JobSpec
-from stoker.store.finished_jobs import FinishedJobs
+from stoker.store.resumable_jobs import FinishedJobs
 from stoker.store.submit import Submission
 
 TYPE_CHECKING = False

@@ -163,7 +163,7 @@ def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
         return {}
     if not job_queries.has_known_end(queue.db):
         return {}
-    from stoker.client.waiting import likely_starts
+    from stoker.client.wait_reasons import likely_starts
 
     return likely_starts(queue.db, queue.settings)
 

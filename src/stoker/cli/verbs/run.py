@@ -26,8 +26,8 @@ from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import changes, job_queries
 from stoker.store.database import FILE_NAME, Database, open_database
-from stoker.store.finished_jobs import FinishedJobs
 from stoker.store.meta import tag_base
+from stoker.store.resumable_jobs import FinishedJobs
 from stoker.supervisor import locks
 from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.logs import run_log_path

@@ -9,7 +9,7 @@ from stoker.cli.output import print_json, table
 from stoker.cli.verbs.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.client import views
 from stoker.client.queue import Queue
-from stoker.client.waiting import host_problems
+from stoker.client.wait_reasons import host_problems
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
@@ -100,7 +100,7 @@ def _devices(
 
 def _waiting(queue: Queue) -> list[job_queries.JobRow]:
     """The first jobs of the queue, then jobs that wait for something other than a GPU."""
-    from stoker.client.waiting import queue_order
+    from stoker.client.wait_reasons import queue_order
 
     ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
@@ -122,7 +122,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 
 
 def _as_json(queue: Queue) -> dict[str, Any]:
-    from stoker.client.waiting import queue_order
+    from stoker.client.wait_reasons import queue_order
 
     active = job_queries.page(queue.db, ACTIVE, 500)
     return dict(

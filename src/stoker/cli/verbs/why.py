@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import print_json
-from stoker.client import waiting
+from stoker.client import wait_reasons
 from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
@@ -25,11 +25,11 @@ def run(parsed: Parsed) -> int:
     if parsed.words:
         ids = queue.select(parsed.words)
     else:
-        ids = waiting.queue_order(queue.db, 1) or [
+        ids = wait_reasons.queue_order(queue.db, 1) or [
             r.id for r in job_queries.page(queue.db, ("queued", "held"), 1)
         ]
     rows = job_queries.jobs(queue.db, ids)
-    answers = [(row, waiting.why(queue.db, queue.settings, row)) for row in rows]
+    answers = [(row, wait_reasons.why(queue.db, queue.settings, row)) for row in rows]
     if parsed["json"]:
         print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])
         return 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from stoker.compat.schedule.options import Call
 from stoker.compat.schedule.tickets import GpuRequest, TicketQueue, left_over
-from stoker.devices.leases.any_of import AnyOf
+from stoker.devices.leases.any_gpu_lease import AnyOf
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stoker.core.model import Context, JobSpec, Outcome
 from stoker.core.outcome.retry import judge
 from stoker.store import attempts, job_queries, ready_jobs
-from stoker.store.buffered_attempts import AttemptStore, BufferedAttemptStore
+from stoker.store.attempt_store import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, open_database
 from stoker.store.submit import Submission
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from stoker.client import waiting
+from stoker.client import wait_reasons
 from stoker.client.gpu_views import GpuView
 from stoker.client.queue import Queue
 from stoker.core.record import Record
@@ -31,7 +31,7 @@ def waits(
     rows = list(rows)
     if not rows:
         return {}
-    view = waiting.View(db, settings, gpus=gpus)
+    view = wait_reasons.View(db, settings, gpus=gpus)
     starts = view.starts() if job_queries.has_known_end(db) else {}
     not_running = why_not_running(settings.state_dir)
     daemon = [] if not_running is None else [not_running]
@@ -43,7 +43,7 @@ def waits(
             # The position comes first, since the web UI may cut off the rest.
             sentences = daemon + view.reasons(row, place_first=True)
         else:
-            sentences = waiting.why(db, settings, row)
+            sentences = wait_reasons.why(db, settings, row)
         start = starts.get(row.id)
         at = None if start is None or start == float("inf") else now + start
         found[row.id] = Wait("; ".join(sentences) or "it starts now", at)
