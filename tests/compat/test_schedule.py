@@ -19,7 +19,7 @@ from stoker.compat.schedule.options import Call, parse
 from stoker.compat.schedule.state_file import Entry, dump, fresh, load, status_text
 from stoker.compat.schedule.task import number_in
 from stoker.compat.schedule.tickets import GpuRequest, left_over
-from stoker.devices.leases.any_gpu_lease import AnyOf
+from stoker.devices.leases.any_gpu_lease import AnyGpuLease
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
@@ -692,13 +692,13 @@ def claims(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], D
 def test_first_free_gpus_are_leased(claims: Callable[[int], DeviceClaim]) -> None:
     taken = try_take([claims(1)])
     assert taken is not None
-    waiter = AnyOf(claims)
-    found = waiter.look([1, 2, 0], 2)
+    waiter = AnyGpuLease(claims)
+    found = waiter.try_take([1, 2, 0], 2)
     assert found is not None and found[1] == (2, 0)
     names = [holder.uuid for holder in holders([(f"gpu-{n}", "", False) for n in range(3)])]
     assert sorted(names) == ["gpu-0", "gpu-1", "gpu-2"]
     found[0].close()
-    assert AnyOf(claims).look([0, 1], 1, must=1) is not None
+    assert AnyGpuLease(claims).try_take([0, 1], 1, required=1) is not None
     taken.close()
 
 
@@ -707,17 +707,17 @@ def test_waiting_process_keeps_free_gpus_from_later_ones(
 ) -> None:
     busy = try_take([claims(0)])
     assert busy is not None
-    first, later = AnyOf(claims), AnyOf(claims)
-    assert first.look([0, 1], 2) is None
+    first, later = AnyGpuLease(claims), AnyGpuLease(claims)
+    assert first.try_take([0, 1], 2) is None
     assert try_take([claims(1)]) is None, "GPU 1 is free, but reserved"
-    assert later.look([1], 1) is None
+    assert later.try_take([1], 1) is None
     busy.close()
     assert try_take([claims(0)]) is None, "the waiting process goes first"
-    found = first.look([0, 1], 2)
+    found = first.try_take([0, 1], 2)
     assert found is not None
-    assert later.look([0, 1], 1) is None
+    assert later.try_take([0, 1], 1) is None
     found[0].close()
-    assert later.look([0, 1], 1) is not None
+    assert later.try_take([0, 1], 1) is not None
 
 
 def test_two_processes_that_need_several_gpus_do_not_deadlock(
@@ -725,14 +725,14 @@ def test_two_processes_that_need_several_gpus_do_not_deadlock(
 ) -> None:
     busy = try_take([claims(2)])
     assert busy is not None
-    one, other = AnyOf(claims), AnyOf(claims)
-    assert one.look([0, 2], 2) is None
-    assert other.look([2, 1, 0], 2) is None
+    one, other = AnyGpuLease(claims), AnyGpuLease(claims)
+    assert one.try_take([0, 2], 2) is None
+    assert other.try_take([2, 1, 0], 2) is None
     busy.close()
-    found = one.look([0, 2], 2)
+    found = one.try_take([0, 2], 2)
     assert found is not None
     found[0].close()
-    assert other.look([2, 1, 0], 2) is not None
+    assert other.try_take([2, 1, 0], 2) is not None
 
 
 # -- GPUs of this host (the fake driver) -----------------------------------------------------------

@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 
 from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import RESERVED, decide
-from stoker.core.profiles.estimates import Estimate, Estimates, learned
+from stoker.core.profiles.estimates import Estimate, Estimates, update_estimate
 from tests.core.scenario import a_device
 
 
 def after(*seconds: float) -> Estimate:
     known = None
     for one in seconds:
-        known = learned(known, one)
+        known = update_estimate(known, one)
     assert known is not None
     return known
 

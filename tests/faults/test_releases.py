@@ -219,10 +219,10 @@ def test_journal_of_a_newer_runner_is_read_without_unknown_records(tmp_path: Pat
 
 def test_results_of_calls_are_read_in_the_format_of_either_release() -> None:
     value = pickle.dumps(5)
-    of_0_1 = payload.read_outcome(pickle.dumps((1, value, None, None, "")))
-    newer = payload.read_outcome(pickle.dumps({"attempt": 1, "value": value, "color": "red"}))
-    assert of_0_1 == newer == payload.Outcome(1, value)
-    written = payload.read_outcome(payload.value_outcome(1, 5, "f"))
+    of_0_1 = payload.read_call_result(pickle.dumps((1, value, None, None, "")))
+    newer = payload.read_call_result(pickle.dumps({"attempt": 1, "value": value, "color": "red"}))
+    assert of_0_1 == newer == payload.CallResult(1, value)
+    written = payload.read_call_result(payload.encode_value(1, 5, "f"))
     assert (written.attempt, pickle.loads(written.value or b"")) == (1, 5)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from stoker.core.model import Device
 from stoker.core.outcome.retry import RERUN_CAP
 from stoker.core.states import FINAL, TABLE
-from stoker.store.submit import satisfied
+from stoker.store.submit import is_satisfied
 from stoker.supervisor.messages import Order
 from tests.simulation.world import Process, Violation, World
 
@@ -77,7 +77,7 @@ class Checker:
             "SELECT needs, condition FROM dependencies WHERE job = ?", (order.job,)
         ):
             state = self.state.get(needs)
-            if needs not in self.removed and (state is None or not satisfied(state, condition)):
+            if needs not in self.removed and (state is None or not is_satisfied(state, condition)):
                 raise Violation(f"job {order.job} starts, but {needs}:{condition} is {state}")
 
     def _check_spawn(self, new: Process) -> None:
@@ -127,7 +127,7 @@ class Checker:
             if (job, needs) in self._met:
                 raise Violation(f"the dependency of job {job} on {needs} was met twice")
             self._met.add((job, needs))
-            if not satisfied(self.state[needs], condition):
+            if not is_satisfied(self.state[needs], condition):
                 raise Violation(f"{needs}:{condition} was met by state {self.state[needs]}")
 
     def _check_change(

@@ -119,11 +119,11 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     decisions = {uuid: rest for uuid, *rest in device_settings.device_settings(db)}
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)
-        return [_shown(d, None, active, None, (), decisions) for d in devices], None
+        return [_make_view(d, None, active, None, (), decisions) for d in devices], None
     sample = sample_once()
     if sample.gpus is None:
         devices = job_queries.devices(db)
-        return [_shown(d, None, active, None, (), decisions) for d in devices], sample.error
+        return [_make_view(d, None, active, None, (), decisions) for d in devices], sample.error
     known = {device.uuid: device for device in job_queries.devices(db)}
     places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.gpus]
     own_pid = daemon_pid(settings.state_dir)
@@ -135,11 +135,11 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
         leased = leased_on(gpu, users, own_pid) if settings.leases else set()
         occupancy = occupancy_of(gpu, attempts, users, leased)
         others = tuple(one for one in leases if one.uuid == gpu.uuid)
-        shown.append(_shown(device, gpu, active, occupancy, others, decisions))
+        shown.append(_make_view(device, gpu, active, occupancy, others, decisions))
     if sample.error is not None:  # a GPU cannot be opened
         sampled = {gpu.uuid for gpu in sample.gpus}
         for uuid in known.keys() - sampled:
-            lost = _shown(known[uuid], None, active, None, (), decisions)
+            lost = _make_view(known[uuid], None, active, None, (), decisions)
             closed = lost.closed or sample.error
             shown.append(lost._replace(state=closed, closed=closed))
         shown.sort(key=lambda one: one.device.number)
@@ -162,7 +162,7 @@ def _allowed(shown: list[GpuView], settings: Settings) -> list[GpuView]:
     ]
 
 
-def _shown(
+def _make_view(
     device: Device,
     sample: GpuSample | None,
     active: list[JobRow],

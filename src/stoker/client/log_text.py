@@ -39,7 +39,7 @@ def _lines(path: str, start: int) -> list[str]:
     except FileNotFoundError:
         return []
     try:
-        return [_shown(line) for line in read_lines(read_from(descriptor, start))]
+        return [_render_line(line) for line in read_lines(read_from(descriptor, start))]
     finally:
         os.close(descriptor)
 
@@ -89,7 +89,7 @@ def read_from(descriptor: int, start: int) -> Iterator[bytes]:
             yield block
 
 
-def _shown(line: str) -> str:
+def _render_line(line: str) -> str:
     """The line with bytes that were not UTF-8 shown as \\xNN."""
     if not any("\udc80" <= char <= "\udcff" for char in line):
         return line

@@ -23,7 +23,7 @@ from stoker.store.job_queries import JobRow
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor.logs import job_folder, log_path, metrics_path, run_log_path, stop_path
 from stoker.supervisor.regular_files import open_for_reading
-from stoker.sweeps.identity import described, template_of
+from stoker.sweeps.identity import describe_template, template_of
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import point_from_json
 
@@ -113,7 +113,7 @@ def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]
     if not commands:
         return {}
     own = template_of(commands, point_from_json(trial.point), trial.identity)
-    return {"command": None if own is None else described(own)}
+    return {"command": None if own is None else describe_template(own)}
 
 
 def of_jobs(db: Database, places: JobFiles, jobs: Iterable[JobRow]) -> list[Reported]:

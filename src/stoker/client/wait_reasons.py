@@ -1,7 +1,7 @@
 """Explain why a job waits and estimate when it starts, with the policy code of the daemon.
 
-A `View` is a snapshot of the queue with the plan that the policy makes for it. All statements about
-waiting jobs come from it.
+A `QueueView` is a snapshot of the queue with the plan that the policy makes for it. All statements
+about waiting jobs come from it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEPTH = 200  # jobs of each request group that places and forecasts consider
 _LISTED = 64
 
 
-class View:
+class QueueView:
     """A snapshot of GPUs and queue, for statements about any number of jobs.
 
     `gpus`: the result of `load_gpu_views`, to avoid loading it again. `extra`: a job that is added
@@ -163,7 +163,7 @@ def _with_leases(state: DeviceState, gpu: GpuView) -> DeviceState:
 
 def likely_starts(db: Database, settings: Settings) -> dict[int, float]:
     """Estimated seconds until the first jobs of each request group start."""
-    return View(db, settings, _LISTED).starts()
+    return QueueView(db, settings, _LISTED).starts()
 
 
 def queue_order(db: Database, limit: int) -> list[int]:
@@ -176,14 +176,14 @@ def queue_order(db: Database, limit: int) -> list[int]:
 def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
     since = row.submitted_at - offset
     return WaitingJob(
-        row.id,
-        row.priority,
-        row.request,
-        row.time_limit,
-        row.fair_share_group,
-        since,
-        row.profile,
-        row.request_group,
+        id=row.id,
+        priority=row.priority,
+        request=row.request,
+        time_limit=row.time_limit,
+        fair_share_group=row.fair_share_group,
+        since=since,
+        profile=row.profile,
+        request_group=row.request_group,
     )
 
 
@@ -212,7 +212,7 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         reasons.append(f"{what} {at}")
     if reasons:
         return reasons
-    view = View(db, settings, extra=row)
+    view = QueueView(db, settings, extra=row)
     reasons = view.reasons(row)
     if reasons:
         reasons += view.advice(row)

@@ -49,17 +49,17 @@ def main(argv: list[str]) -> int:
         return error.exit_code
     code = 0
     try:
-        body = payload.value_outcome(attempt, _execute(data), label)
+        body = payload.encode_value(attempt, _execute(data), label)
     except KeyboardInterrupt:
         raise  # Python then dies from SIGINT itself
     except SystemExit as ended:
         if not ended.code:
-            _save(folder, job, payload.value_outcome(attempt, None, label))
+            _save(folder, job, payload.encode_value(attempt, None, label))
         raise
     except BaseException as error:
         text = _formatted(error)
         print(text, end="", file=sys.stderr, flush=True)
-        body = payload.error_outcome(attempt, error, text)
+        body = payload.encode_error(attempt, error, text)
         code = 1
     return code if _save(folder, job, body) else 1
 

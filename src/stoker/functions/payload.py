@@ -321,7 +321,7 @@ def _cwd() -> str:
 # -- results -----------------------------------------------------------------------------------
 
 
-class Outcome(Record):
+class CallResult(Record):
     """How an attempt of a call ended. Objects of the user are still pickled."""
 
     attempt: int
@@ -331,7 +331,7 @@ class Outcome(Record):
     summary: str = ""  # `ValueError: no data`
 
 
-def value_outcome(attempt: int, value: object, of: str) -> bytes:
+def encode_value(attempt: int, value: object, of: str) -> bytes:
     try:
         data = dumps(value)
     except KeyboardInterrupt:
@@ -342,10 +342,10 @@ def value_outcome(attempt: int, value: object, of: str) -> bytes:
             f"{_reason(error)}\n"
             "hint: return numbers, strings, arrays or paths, and save the rest to a file"
         ) from None
-    return pickle.dumps(Outcome(attempt, value=data)._asdict())
+    return pickle.dumps(CallResult(attempt, value=data)._asdict())
 
 
-def error_outcome(attempt: int, error: BaseException, traceback: str) -> bytes:
+def encode_error(attempt: int, error: BaseException, traceback: str) -> bytes:
     data = None
     if isinstance(error, Exception):
         try:
@@ -354,8 +354,8 @@ def error_outcome(attempt: int, error: BaseException, traceback: str) -> bytes:
                 data = None
         except BaseException:  # also SystemExit: the traceback must still be saved
             data = None
-    return pickle.dumps(Outcome(attempt, None, data, traceback, _reason(error))._asdict())
+    return pickle.dumps(CallResult(attempt, None, data, traceback, _reason(error))._asdict())
 
 
-def read_outcome(body: bytes) -> Outcome:
-    return from_fields(Outcome, pickle.loads(body))
+def read_call_result(body: bytes) -> CallResult:
+    return from_fields(CallResult, pickle.loads(body))

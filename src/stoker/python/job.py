@@ -20,7 +20,7 @@ from stoker.python.job_errors import JobFailed, JobLost, RemoteTraceback
 
 if TYPE_CHECKING:
     from stoker.client.queue import Queue
-    from stoker.functions.payload import Outcome
+    from stoker.functions.payload import CallResult
     from stoker.settings import Settings
     from stoker.store.job_queries import JobRow
 
@@ -272,31 +272,31 @@ class Job(Generic[T_co]):
         if row.state == CANCELLED:
             _raise_cancelled(row)
         folder = None if row.shell else folder_of(row.argv)
-        outcome = None if folder is None else _outcome_of(folder, row)
-        if outcome is not None and outcome.traceback is not None:
-            raise self._remote_error(outcome, row)
-        if row.state != DONE or (folder is not None and outcome is None):
+        result = None if folder is None else _result_of(folder, row)
+        if result is not None and result.traceback is not None:
+            raise self._remote_error(result, row)
+        if row.state != DONE or (folder is not None and result is None):
             raise self._failure(row)  # also if it failed after it had written a value
-        if outcome is None or outcome.value is None:
+        if result is None or result.value is None:
             return cast("T_co", 0)
         from stoker.functions import unpickling
 
-        return cast("T_co", unpickling.loads(outcome.value))
+        return cast("T_co", unpickling.loads(result.value))
 
-    def _remote_error(self, outcome: Outcome, row: JobRow) -> Exception:
+    def _remote_error(self, result: CallResult, row: JobRow) -> Exception:
         from stoker.functions import unpickling
 
         error: Exception | None = None
-        if outcome.error is not None:
+        if result.error is not None:
             try:
-                error = unpickling.loads(outcome.error)
+                error = unpickling.loads(result.error)
             except KeyboardInterrupt:
                 raise
             except BaseException:  # its module cannot be imported here; use its text
                 error = None
         if not isinstance(error, Exception):
-            error = self._failure(row, outcome.summary)
-        error.__cause__ = RemoteTraceback(outcome.traceback or outcome.summary)
+            error = self._failure(row, result.summary)
+        error.__cause__ = RemoteTraceback(result.traceback or result.summary)
         return error
 
     def _failure(self, row: JobRow, words: str = "") -> JobFailed:
@@ -309,27 +309,27 @@ class Job(Generic[T_co]):
         if not words:
             words = views.result_words(row) or "it wrote no result"
         return kind(
-            row.id,
-            row.state,
-            printable(words),
-            row.cause or row.attempt_cause,
-            views.exit_code(row),
-            views.signal_number(row),
-            tuple(last_lines(path, _LAST_LINES)) if path is not None else (),
+            job=row.id,
+            state=row.state,
+            words=printable(words),
+            cause=row.cause or row.attempt_cause,
+            exit_code=views.exit_code(row),
+            signal=views.signal_number(row),
+            log=tuple(last_lines(path, _LAST_LINES)) if path is not None else (),
         )
 
 
-def _outcome_of(folder: str, row: JobRow) -> Outcome | None:
-    """The outcome of the latest attempt; None if it did not write one."""
+def _result_of(folder: str, row: JobRow) -> CallResult | None:
+    """The result of the latest attempt; None if it did not write one."""
     from stoker.functions import payload, payload_files
 
     if row.state == LOST or (row.cause or row.attempt_cause) == "time_limit":
         return None
     try:
-        outcome = payload.read_outcome(payload_files.read_result(folder, row.id))
+        result = payload.read_call_result(payload_files.read_result(folder, row.id))
     except NotFound:
         return None
-    return outcome if outcome.attempt == row.attempts else None
+    return result if result.attempt == row.attempts else None
 
 
 def open_job(state_dir: str, id: int) -> Job[Any]:

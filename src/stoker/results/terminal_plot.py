@@ -164,17 +164,17 @@ class _Frame:
         for series in sorted(panel.series, key=lambda one: order.index(one.role)):
             self._series(dots, series, legend)
         self._letters(dots, legend)
-        if not any(self._shown(point) for series in panel.series for point in series.points):
+        if not any(self._is_visible(point) for series in panel.series for point in series.points):
             grid.put(left + 2, top + self._rows // 2, grid.fit("no data yet", width - 2))
 
-    def _shown(self, point: tuple[float, float]) -> bool:
+    def _is_visible(self, point: tuple[float, float]) -> bool:
         return self._x.has(point[0]) and self._y.has(point[1])
 
     def _series(self, dots: Dots, series: Series, legend: _Legend) -> None:
         mark, ink = legend.of(series)
         before: tuple[float, float] | None = None
         for point in series.points:
-            if not self._shown(point):
+            if not self._is_visible(point):
                 before = None  # leave a gap
                 continue
             spot = self._x.place(point[0]), self._y.place(point[1])
@@ -193,7 +193,7 @@ class _Frame:
             if not legend.ends_with_letter(series):
                 continue
             mark, ink = legend.of(series)
-            for x, y in reversed([point for point in series.points if self._shown(point)]):
+            for x, y in reversed([point for point in series.points if self._is_visible(point)]):
                 spot = self._x.place(x), self._y.place(y)
                 if dots.cell(*spot) not in taken:
                     taken.add(dots.cell(*spot))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.store import sweeps
 from stoker.store.database import Database
-from stoker.store.submit import satisfied
+from stoker.store.submit import is_satisfied
 
 
 def release_dependants(db: Database, job: int, state: str, now: float) -> bool:
@@ -23,7 +23,7 @@ def release_dependants(db: Database, job: int, state: str, now: float) -> bool:
         ).fetchall()
         had_any = had_any or bool(waiting)
         for dependant, condition in waiting:
-            if not satisfied(state, condition):
+            if not is_satisfied(state, condition):
                 if _cancel_waiting(db, dependant, "dependency", now):
                     ended.append((dependant, "cancelled"))
                 continue

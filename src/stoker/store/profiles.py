@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.formats.byte_text import to_bytes
-from stoker.core.profiles.estimates import Estimate, Estimates, learned, length_class
+from stoker.core.profiles.estimates import Estimate, Estimates, length_class, update_estimate
 from stoker.store.database import Database
 
 _ESTIMATE = "seconds, spread, runs"
@@ -78,7 +78,7 @@ def learn(
     if not profile:
         return False
     if seconds is not None:
-        new = learned(_estimate(db, profile), seconds)
+        new = update_estimate(_estimate(db, profile), seconds)
         db.execute(
             "UPDATE profiles SET runs = runs + 1, seconds = ?, spread = ? WHERE id = ?",
             (new.seconds, new.spread, profile),

@@ -15,7 +15,7 @@ from stoker.core.states import ACTIVE, FINAL, HELD, QUEUED, RUNNING, STATES
 from stoker.store.database import Database
 from stoker.store.request_groups import group_id
 from stoker.store.salvage import Row, Salvage, Table
-from stoker.store.submit import context_id, satisfied
+from stoker.store.submit import context_id, is_satisfied
 
 # Ids to skip, because jobs newer than the last readable record may have used them.
 _ID_MARGIN = 100_000
@@ -153,7 +153,7 @@ class Rebuild:
             " LEFT JOIN jobs j ON j.id = d.needs WHERE d.met = 0"
         ).fetchall()
         for job, needs, condition, state in rows:
-            if state is not None and satisfied(state, condition):
+            if state is not None and is_satisfied(state, condition):
                 self._db.execute(
                     "UPDATE dependencies SET met = 1 WHERE job = ? AND needs = ?", (job, needs)
                 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from stoker.core.states import HELD, QUEUED
 from stoker.errors import Conflict, NotFound
 from stoker.store.database import Database
-from stoker.store.submit import satisfied, take_ids
+from stoker.store.submit import is_satisfied, take_ids
 
 
 def check_dependencies(db: Database, ids: list[int]) -> None:
@@ -98,7 +98,7 @@ def _latest_rerun(db: Database, job: int, condition: str) -> tuple[int, bool | N
     """
     while True:
         state = db.value("SELECT state FROM jobs WHERE id = ?", (job,))
-        met = True if state is None else satisfied(str(state), condition)
+        met = True if state is None else is_satisfied(str(state), condition)
         newer = (
             None
             if met is not False

@@ -170,7 +170,7 @@ def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
             raise NotFound(
                 f"there is no job {needs} to wait for", "`stoker ls` shows the jobs", field="after"
             )
-        met = satisfied(str(state), condition)
+        met = is_satisfied(str(state), condition)
         if met is False:
             raise Conflict(
                 f"job {needs} is already {state}, so a job after `{needs}:{condition}` never runs",
@@ -185,7 +185,7 @@ def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
     return unmet
 
 
-def satisfied(state: str, condition: str) -> bool | None:
+def is_satisfied(state: str, condition: str) -> bool | None:
     """Whether a job in `state` meets the condition; None while that is open."""
     if state not in FINAL:
         return None

@@ -31,7 +31,7 @@ def template_of(templates: Iterable[Template], point: Point, known: str) -> Temp
     return next((one for one in templates if identity(one, point) == known), None)
 
 
-def described(template: Template) -> str:
+def describe_template(template: Template) -> str:
     """The command for display: as typed, or `name(...)` for a Python function."""
     words = meaning(template)
     if words[:1] == [CALL_MODULE]:

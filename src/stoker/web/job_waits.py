@@ -31,7 +31,7 @@ def waits(
     rows = list(rows)
     if not rows:
         return {}
-    view = wait_reasons.View(db, settings, gpus=gpus)
+    view = wait_reasons.QueueView(db, settings, gpus=gpus)
     starts = view.starts() if job_queries.has_known_end(db) else {}
     not_running = why_not_running(settings.state_dir)
     daemon = [] if not_running is None else [not_running]

@@ -16,7 +16,7 @@ from stoker.errors import UsageError
 from stoker.results.table import Row, best
 from stoker.store import sweeps
 from stoker.sweep_control import lifecycle
-from stoker.sweeps.identity import described
+from stoker.sweeps.identity import describe_template
 
 # Options of each action. Options of a new sweep are errors here: an ignored --dry-run would be
 # dangerous.
@@ -128,7 +128,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(sweeps=[
             {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
-             "paused": pause_of(queue.db, row), "command": described(spec.template)}
+             "paused": pause_of(queue.db, row), "command": describe_template(spec.template)}
             for row, counts, spec in found
         ])  # fmt: skip
         return 0
@@ -142,7 +142,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         failed = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((
             row.name, sum(counts.values()), counts.get("done", 0), running, waiting, failed,
-            sweep_state(queue.db, row, counts), described(spec.template),
+            sweep_state(queue.db, row, counts), describe_template(spec.template),
         ))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
@@ -177,9 +177,9 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
                    best=_best(top), asked_to_stop=ignoring_stop)  # fmt: skip
         return 0
     print(f"sweep {name}")
-    print(f"  command   {printable(described(spec.template))}")
+    print(f"  command   {printable(describe_template(spec.template))}")
     for template in spec.earlier:
-        print(f"  earlier   {printable(described(template))}")
+        print(f"  earlier   {printable(describe_template(template))}")
     print(f"  folder    {printable(base.context.cwd)}")
     seed = f", seed {spec.seed}" if spec.method != "grid" else ""
     limit = f", {plural(spec.wanted, 'trial')}" if spec.wanted is not None else ""

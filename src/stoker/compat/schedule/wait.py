@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from stoker.compat.schedule.options import Call
 from stoker.compat.schedule.tickets import GpuRequest, TicketQueue, left_over
-from stoker.devices.leases.any_gpu_lease import AnyOf
+from stoker.devices.leases.any_gpu_lease import AnyGpuLease
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease
 
@@ -59,7 +59,7 @@ class QueuePlace:
         self._call = call
         is_exact = len(call.force) == call.needs
         self._queue = TicketQueue(GpuRequest(call.needs, call.force if is_exact else ()))
-        self._leases = AnyOf(claim_of)
+        self._leases = AnyGpuLease(claim_of)
         self._watch = FileWatch()
 
     def try_lease(self, usable: Sequence[int]) -> tuple[Lease, tuple[int, ...]] | None:
@@ -72,7 +72,7 @@ class QueuePlace:
         if not set(call.force) <= set(allowed):
             wanted = []
         wanted = [gpu for gpu in wanted if gpu in allowed]
-        return self._leases.look(wanted, call.needs, len(call.force))
+        return self._leases.try_take(wanted, call.needs, len(call.force))
 
     def wait(self, wake: int, state_file: str, longest: float) -> None:
         """Wait until `try_lease` may succeed, `wake` is readable, or `longest` seconds passed."""

@@ -29,8 +29,8 @@ def last_error(tail: bytes) -> str | None:
     if headers:
         for line in lines[headers[-1] + 1 :]:
             if not line[:1].isspace():
-                return _shown(line)
-    return _shown(lines[-1]) if lines else None
+                return _shorten(line)
+    return _shorten(lines[-1]) if lines else None
 
 
 def masked(text: str) -> str:
@@ -47,6 +47,6 @@ def masked(text: str) -> str:
     return " ".join(words)
 
 
-def _shown(line: bytes) -> str:
+def _shorten(line: bytes) -> str:
     text = line.decode("utf-8", "replace").strip()
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

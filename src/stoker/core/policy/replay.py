@@ -15,7 +15,7 @@ from itertools import islice
 from stoker.core.model import Request, Rules, RunningJob, WaitingJob
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, place_jobs, sort_jobs
 from stoker.core.policy.placement import likely_end_of_running
-from stoker.core.profiles.estimates import Estimate, Estimates, learned, length_class
+from stoker.core.profiles.estimates import Estimate, Estimates, length_class, update_estimate
 from stoker.core.record import Record
 
 
@@ -45,7 +45,7 @@ class Profiles:
 
     def finished(self, job: TraceJob) -> None:
         if self._learns and job.profile:
-            self._known[job.profile] = learned(self._known.get(job.profile), job.seconds)
+            self._known[job.profile] = update_estimate(self._known.get(job.profile), job.seconds)
             self._typical = None
 
 

@@ -45,7 +45,7 @@ class Estimate(Record):
         return _MARGIN * self.seconds * exp(2 * max(self.spread, 0.5 / self.runs))
 
 
-def learned(known: Estimate | None, seconds: float) -> Estimate:
+def update_estimate(known: Estimate | None, seconds: float) -> Estimate:
     """Return the estimate after one more successful attempt of `seconds`."""
     if known is None:
         return Estimate(seconds, 0.0, 1)

@@ -1,9 +1,9 @@
 """Wait for any of several GPUs, by polling.
 
 `lease.Waiter` waits for given GPUs. A process that can use any of several GPUs cannot block in one
-lock. `AnyOf` tries all of them whenever its owner calls `look`, and holds the gates that it got, so
-that later processes cannot overtake it. It opens each file only once, so a call makes two system
-calls per GPU and does not wake processes that watch the files with inotify.
+lock. `AnyGpuLease` tries all of them whenever its owner calls `try_take`, and holds the gates that
+it got, so that later processes cannot overtake it. It opens each file only once, so a call makes
+two system calls per GPU and does not wake processes that watch the files with inotify.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 
 from stoker.devices.leases.holders import DeviceClaim, place, sign
 from stoker.devices.leases.lease import Lease
-from stoker.devices.leases.lease_files import explained, open_or_make, paths_of
+from stoker.devices.leases.lease_files import lease_error, open_or_make, paths_of
 
 
-class AnyOf:
+class AnyGpuLease:
     """GPUs are identified by the numbers that `claim_of` takes."""
 
     def __init__(self, claim_of: Callable[[int], DeviceClaim]) -> None:
@@ -28,13 +28,13 @@ class AnyOf:
         self._gates: set[int] = set()  # GPUs whose gate this process holds
 
     def files(self) -> set[str]:
-        """Return the files to watch: when another process closes one, call `look` again."""
+        """Return the files to watch: when another process closes one, call `try_take` again."""
         return set(self._files)
 
-    def look(
-        self, wanted: Sequence[int], count: int, must: int = 0
+    def try_take(
+        self, wanted: Sequence[int], count: int, required: int = 0
     ) -> tuple[Lease, tuple[int, ...]] | None:
-        """Lease `count` of the wanted GPUs: the first `must` of them, then any that are free.
+        """Lease `count` of the wanted GPUs: the first `required` of them, then any that are free.
 
         Returns None if there are not enough; call again later. Gates of GPUs that are no longer
         wanted are released. Raises Error.
@@ -44,12 +44,12 @@ class AnyOf:
                 claim = self._claims[number] = self._claim_of(number)
                 self._paths[number] = paths_of(claim.uuid, claim.pci, claim.is_slice)
         try:
-            return self._look(wanted, count, must)
+            return self._try_take(wanted, count, required)
         except OSError as error:
-            raise explained(error) from None
+            raise lease_error(error) from None
 
-    def _look(
-        self, wanted: Sequence[int], count: int, must: int
+    def _try_take(
+        self, wanted: Sequence[int], count: int, required: int
     ) -> tuple[Lease, tuple[int, ...]] | None:
         for number in self._gates - set(wanted):
             self._leave(number)
@@ -60,7 +60,7 @@ class AnyOf:
             if not self._has_gate(number) and count > 1:
                 break
         taken = [number for number in wanted if number in self._gates and self._try_gpu(number)]
-        if len(taken) < count or taken[:must] != list(wanted[:must]):
+        if len(taken) < count or taken[:required] != list(wanted[:required]):
             for number in taken:
                 self._unlock(self._paths[number][0])  # safe, because this process holds its gate
             return None
@@ -109,7 +109,7 @@ class AnyOf:
         os.close(self._files.pop(path))
 
     def close(self) -> None:
-        """Release all gates. Leases that `look` returned stay valid."""
+        """Release all gates. Leases that `try_take` returned stay valid."""
         self._gates.clear()
         for path in list(self._files):
             self._close(path)

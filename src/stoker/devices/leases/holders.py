@@ -19,7 +19,7 @@ import struct
 from collections.abc import Iterator
 
 from stoker.core.record import Record
-from stoker.devices.leases.lease_files import explained, open_existing
+from stoker.devices.leases.lease_files import lease_error, open_existing
 
 _SLOTS = 256
 _AMOUNT_BITS = 44
@@ -78,7 +78,7 @@ def read_holders(uuid: str, path: str) -> Iterator[Holder]:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise explained(error) from None
+        raise lease_error(error) from None
     try:
         names = [start - _WHO for start, _ in _locked(descriptor, _WHO, _WHO << 1)]
         amounts = amounts_on(descriptor) if names else {}

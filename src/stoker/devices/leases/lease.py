@@ -27,7 +27,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from stoker.devices.leases.holders import WHOLE, DeviceClaim, Holder, place, read_holders, sign
-from stoker.devices.leases.lease_files import explained, lock, paths_of
+from stoker.devices.leases.lease_files import lease_error, lock, paths_of
 from stoker.errors import Impossible
 
 TYPE_CHECKING = False
@@ -106,7 +106,7 @@ class Waiter:
                     here.close()
                     raise
         except OSError as error:
-            raise explained(error) from None
+            raise lease_error(error) from None
         self._link: socket.socket | None = here
 
     def fileno(self) -> int:
@@ -220,7 +220,7 @@ def _take(
                 pause = min(2 * pause, longest)
         return [locks.pop(index) for index in range(len(claims))]
     except OSError as error:
-        raise explained(error) from None
+        raise lease_error(error) from None
     finally:
         for descriptor in (*gates, *locks.values()):
             os.close(descriptor)

@@ -81,7 +81,7 @@ def _planted(path: str, what: str) -> NoPermission:
     return NoPermission(f"the lease file `{path}` is {what}", f"ask its owner to remove it: {path}")
 
 
-def explained(error: OSError) -> Error:
+def lease_error(error: OSError) -> Error:
     if error.errno in _TEMPORARY_HOST_ERRORS:
         return TryLater(f"cannot take a lease: {error.strerror}")
     where = f" with `{error.filename}`" if error.filename else ""
