@@ -6,7 +6,7 @@ from stoker.core.model import Outcome, RunningJob
 from stoker.core.outcome.retry import Verdict, judge, without_retry
 from stoker.core.record import Record
 from stoker.daemon.diagnose import Diagnosis
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener
 from stoker.daemon.loop_state import LoopState
 from stoker.daemon.profile_updates import Run, learn
@@ -37,7 +37,7 @@ class EventRecorder:
         *,
         waiting: WaitingJobs,
         profiles: Profiles,
-        gpus: FixedGpus,
+        gpus: Gpus,
         diagnosis: Diagnosis,
         settings: Settings,
         clock: Clock,

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from stoker.core.model import JobSpec
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.settings import Settings
@@ -68,7 +68,7 @@ class Foreground:
         db: Database,
         source: Source,
         host: Host,
-        gpus: FixedGpus,
+        gpus: Gpus,
         settings: Settings,
         listener: EventListener,
         log_for: Callable[[int, int], str | None],
@@ -273,7 +273,7 @@ class Foreground:
                 return
 
 
-def _monitor_for(gpus: FixedGpus, gpu_file: str | None) -> DriverMonitor | None:
+def _monitor_for(gpus: Gpus, gpu_file: str | None) -> DriverMonitor | None:
     """None for GPUs that never change."""
     if not gpus.is_monitored:
         return None

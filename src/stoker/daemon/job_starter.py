@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stoker.core.model import Context, ReadyJob, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import decide, jobs_per_group
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
 from stoker.daemon.loop_state import LoopState
@@ -39,7 +39,7 @@ class JobStarter:
         running: dict[int, RunningJob],
         waiting: WaitingJobs,
         profiles: Profiles,
-        gpus: FixedGpus,
+        gpus: Gpus,
         orders: OrderMaker,
         host: Host,
         clock: Clock,

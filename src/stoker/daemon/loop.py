@@ -20,7 +20,7 @@ from stoker.core.model import Device, Outcome, RunningJob, Start
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.event_recorder import EventRecorder, Finished
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.job_starter import JobStarter
 from stoker.daemon.launch_order import OrderMaker
@@ -50,7 +50,7 @@ class Loop:
         db: Database,
         parent: Parent,
         host: Host,
-        gpus: FixedGpus,
+        gpus: Gpus,
         settings: Settings,
         clock: Clock,
         listener: EventListener,

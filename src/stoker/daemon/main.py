@@ -19,7 +19,7 @@ from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
 from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.daemon.helpers.sweep_driver_process import SweepDriverProcess
 from stoker.daemon.helpers.usage_recorder_process import UsageRecorderProcess
@@ -93,7 +93,7 @@ class Daemon(EventListener):
         self._runner_problem: str | None = None
         self._recover_at: float | None = None  # when to recover the jobs of a dead runner
 
-    def find_gpus(self, tag_base: int) -> FixedGpus:
+    def find_gpus(self, tag_base: int) -> Gpus:
         """The GPUs on which jobs may run; GPUPeasy's daemon overrides it."""
         if named_devices.read(self._db) is not None:
             raise Unavailable(

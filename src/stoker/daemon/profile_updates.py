@@ -6,8 +6,8 @@ from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.core.profiles.gpu_memory import after_oom
 from stoker.core.record import Record
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.store import attempts, events, profiles, ready_jobs, request_groups
 from stoker.store.database import Database
 
@@ -31,7 +31,7 @@ class Run(Record):
         )
 
 
-def learn(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Run) -> bool:
+def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, run: Run) -> bool:
     """Record what the attempt used; True if the estimate of a waiting job may have changed."""
     job, use, verdict = run.job, run.use, run.verdict
     if use != NOTHING_SEEN:
@@ -49,7 +49,7 @@ def learn(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Ru
     return profiles.learn(db, job.profile, None, use.memory, is_short=True)
 
 
-def _raise_request(db: Database, gpus: FixedGpus, group: ready_jobs.RequestGroup, run: Run) -> None:
+def _raise_request(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, run: Run) -> None:
     """Give a job that ran out of GPU memory and is retried more memory, or other GPUs."""
     job = run.job
     request = group.request._replace(memory=job.claim)

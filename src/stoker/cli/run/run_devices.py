@@ -11,6 +11,7 @@ from stoker.core.policy.placement import is_named
 from stoker.daemon.gpus.driver_monitor import find_gpus
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.gpu_file import read_gpu_file
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.devices.discovery import as_device, has_driver, parse_devices, simulated, visible_names
 from stoker.devices.nvml_client import sample_once
@@ -20,7 +21,7 @@ from stoker.settings import Settings, cpu_slots
 _OPEN = DeviceState()
 
 
-def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
+def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> Gpus:
     """The GPUs that the run uses. Raises UsageError or Impossible for names of unknown GPUs."""
     named = parsed["devices"]
     if named is not None and not named.strip():
@@ -48,7 +49,7 @@ def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> FixedGpus:
     return _sampled(gpus, devices)
 
 
-def check_gpu_file(path: str, gpus: FixedGpus) -> None:
+def check_gpu_file(path: str, gpus: Gpus) -> None:
     """Raise UsageError if the file of `--gpu-file` cannot be used when the run starts."""
     try:
         read_gpu_file(path)
@@ -63,7 +64,7 @@ def check_gpu_file(path: str, gpus: FixedGpus) -> None:
         notice("warning: `--gpu-file` has no effect: the GPUs of this run cannot change")
 
 
-def _sampled(gpus: FixedGpus, named: tuple[Device, ...]) -> FixedGpus:
+def _sampled(gpus: Gpus, named: tuple[Device, ...]) -> Gpus:
     """The same GPUs, after a first sample of their state."""
     if isinstance(gpus, MonitoredGpus):
         gpus.update(sample_once(), {})
@@ -82,12 +83,12 @@ def _check_known(named: tuple[Device, ...], known: tuple[Device, ...]) -> None:
             raise Impossible(f"there is no GPU `{name}` on this host", f"its GPUs: {names}")
 
 
-def usable(gpus: FixedGpus) -> tuple[Device, ...]:
+def usable_devices(gpus: Gpus) -> tuple[Device, ...]:
     """The devices that jobs of this run may use."""
     return tuple(d for d in gpus.devices if gpus.states.get(d.number, _OPEN).closed_reason is None)
 
 
-def at_a_time(gpus: FixedGpus, parsed: Parsed, settings: Settings) -> int:
+def max_parallel_jobs(gpus: Gpus, parsed: Parsed, settings: Settings) -> int:
     """How many jobs can run at the same time."""
     slots = sum(device.slots for device in gpus.devices)
     return slots or parsed["jobs"] or cpu_slots(settings)

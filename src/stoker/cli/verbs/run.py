@@ -11,7 +11,7 @@ from stoker.cli.job_flags import RUN_FLAGS, sweep_base
 from stoker.cli.job_lines import check_file
 from stoker.cli.open_queue import at_end
 from stoker.cli.run.progress import Screen
-from stoker.cli.run.run_devices import at_a_time, check_gpu_file, gpus_of, usable
+from stoker.cli.run.run_devices import check_gpu_file, gpus_of, max_parallel_jobs, usable_devices
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.run.summary import end
 from stoker.cli.submit_checks import check_job_file
@@ -108,14 +108,14 @@ def run(parsed: Parsed) -> int:
     gpus = gpus_of(parsed, settings, tag_base(db))
     if parsed["gpu_file"] is not None:
         check_gpu_file(parsed["gpu_file"], gpus)
-    specs = JobSpecs(settings, usable(gpus), flag_values(parsed.values), in_foreground=True)
+    specs = JobSpecs(settings, usable_devices(gpus), flag_values(parsed.values), in_foreground=True)
     source: LineSource | WordSource | SweepSource
     total = None
     if sweep is not None:
         from stoker.cli.run.run_sweep import SweepSource
 
-        base = sweep_base(settings, usable(gpus), sweep, parsed, in_foreground=True)
-        source = SweepSource(db, folder, sweep, base, at_a_time(gpus, parsed, settings),
+        base = sweep_base(settings, usable_devices(gpus), sweep, parsed, in_foreground=True)
+        source = SweepSource(db, folder, sweep, base, max_parallel_jobs(gpus, parsed, settings),
                              retries_failed=bool(parsed["resume"]))  # fmt: skip
     elif path is None:
         source = WordSource(specs.command(parsed.words, is_argv=parsed.dashed))

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.placement import is_named
-from stoker.daemon.gpus.fixed_gpus import ChangingGpus, FixedGpus
 from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.daemon.gpus.gpus import ChangingGpus, Gpus
 from stoker.devices.discovery import has_driver
 from stoker.devices.leases.lease import Lease
 from stoker.settings import Settings
@@ -106,7 +106,7 @@ class _SlotTable:
                 self.names.append(name)
 
 
-class SlotGpus(FixedGpus):
+class SlotGpus(Gpus):
     """Slots on devices of which only the names are known."""
 
     def __init__(self, names: Iterable[str], order: str = LOWEST) -> None:

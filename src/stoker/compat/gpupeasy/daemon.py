@@ -15,7 +15,7 @@ from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import return_code
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.main import Daemon, main
 from stoker.errors import Error
 from stoker.settings import Settings
@@ -36,7 +36,7 @@ class PeasyDaemon(Daemon):
         self._is_ready = False
         super().__init__(settings)
 
-    def find_gpus(self, tag_base: int) -> FixedGpus:
+    def find_gpus(self, tag_base: int) -> Gpus:
         """The slots of all devices ever used, because jobs refer to slots by number."""
         while not self._store_ready(False) and not self._is_stopping:
             time.sleep(0.05)

@@ -6,8 +6,9 @@ import os
 
 from stoker.core.gpus.sample import Sample
 from stoker.core.policy.placement import is_named
-from stoker.daemon.gpus.fixed_gpus import ChangingGpus, FixedGpus
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.gpu_file import read_gpu_file
+from stoker.daemon.gpus.gpus import ChangingGpus, Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.daemon.interfaces import EventListener
 from stoker.daemon.loop import Loop
@@ -19,7 +20,7 @@ from stoker.settings import Settings
 _FILE_SECONDS = 2.0
 
 
-def find_gpus(settings: Settings, tag_base: int) -> FixedGpus:
+def find_gpus(settings: Settings, tag_base: int) -> Gpus:
     """The host's GPUs: simulated ones if configured, else those that the driver reports."""
     if settings.devices:
         return FixedGpus(simulated(settings.devices))
@@ -31,7 +32,7 @@ def find_gpus(settings: Settings, tag_base: int) -> FixedGpus:
 class DriverMonitor:
     """Runs the NVML process for one loop. It does nothing for GPUs that never change."""
 
-    def __init__(self, gpus: FixedGpus, gpu_file: str | None = None) -> None:
+    def __init__(self, gpus: Gpus, gpu_file: str | None = None) -> None:
         self._gpus = gpus
         self._watch = NvmlClient() if isinstance(gpus, ChangingGpus) else None
         self._gpu_file = gpu_file

@@ -15,9 +15,9 @@ from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.placement import amount_of, capacity, is_named
 from stoker.core.record import Record
-from stoker.daemon.gpus.fixed_gpus import ChangingGpus
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
 from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
+from stoker.daemon.gpus.gpus import ChangingGpus
 from stoker.daemon.gpus.process_owners import leased_on, owners
 from stoker.devices.discovery import as_device
 from stoker.devices.leases.holders import DeviceClaim

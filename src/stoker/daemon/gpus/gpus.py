@@ -1,0 +1,86 @@
+"""The GPUs as the loop sees them: devices, their states, and what jobs use of them.
+
+The classes below are interfaces with defaults. fixed_gpus.py has GPUs that never change,
+monitored_gpus.py those that follow the driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from stoker.core.gpus.sample import Sample
+from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.devices.leases.lease import Lease, Waiter
+
+
+class Gpus:
+    """The interface that the loop uses. GPUs without a driver need only `apply_settings`."""
+
+    is_monitored = False
+
+    def __init__(self, devices: tuple[Device, ...]) -> None:
+        self.devices = devices
+        self.states: dict[int, DeviceState] = {}
+
+    @property
+    def in_order(self) -> tuple[Device, ...]:
+        """The devices in the order in which placement tries them."""
+        return self.devices
+
+    def attempt_ended(self, job: RunningJob, now: float) -> None:
+        """Note that an attempt has ended."""
+
+    def take_use(self, attempt: int) -> GpuUse:
+        """Return and forget the GPU use of an attempt that has ended."""
+        return GpuUse()
+
+    def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
+        """Lease devices host-wide; None if another process holds one of them."""
+        return Lease([])
+
+    def drop_unused_waiter(self) -> None:
+        """After a decision: stop waiting for a lease that no job needs any more."""
+
+    def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
+        """Apply the settings from the database: (uuid, drained, slots, quarantine)."""
+        raise NotImplementedError
+
+    def quarantines(self) -> dict[str, str]:
+        """New quarantines that are not in the database yet: reason by UUID."""
+        return {}
+
+    def quarantines_recorded(self, uuids: Iterable[str]) -> None:
+        """These quarantines are in the database now."""
+
+    def close(self) -> None:
+        """Release leases and helper processes."""
+
+
+class ChangingGpus(Gpus):
+    """GPUs that follow the driver: the interface that `DriverMonitor` uses."""
+
+    is_monitored = True
+    problem: str | None  # why the driver does not report GPUs
+    lease_problem: str | None  # why the last lease failed
+    waiter: Waiter | None  # waits for the lease of a GPU that another process holds
+
+    def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
+        """Apply a sample; True if that may change a decision."""
+        raise NotImplementedError
+
+    def take_waited_lease(self) -> bool:
+        """Take the lease that the waiter got; True if that may change a decision."""
+        raise NotImplementedError
+
+    def next_poll(self, now: float) -> float | None:
+        """When to request a sample earlier than usual; None if that is not needed."""
+        raise NotImplementedError
+
+    def lost(self) -> set[int]:
+        """Devices that the driver has lost; jobs on them cannot continue."""
+        raise NotImplementedError
+
+    def use_only(self, names: dict[str, int] | None) -> None:
+        """Use only these GPUs, with so many slots each; None uses all."""
+        raise NotImplementedError
