@@ -43,8 +43,8 @@ def gpus_of(parsed: Parsed, settings: Settings, tag_base: int) -> Gpus:
         _check_known(devices, tuple(map(as_device, sample_once().gpus or ())))
         return FixedGpus(devices)
     # Inside a job, the GPUs of the job are already leased, and the run may use them.
-    held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
-    gpus = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
+    inherited = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
+    gpus = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, inherited)
     gpus.use_only({device.visible: device.slots for device in devices})
     return _sampled(gpus, devices)
 

@@ -272,11 +272,11 @@ def make_slots(
     if settings.devices or not has_driver():
         return opaque
     # Inside a job, the job's lease also covers this run.
-    held = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
+    inherited = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
     from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
     from stoker.devices.nvml_client import sample_once
 
-    real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, held)
+    real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, inherited)
     real.update(sample_once(), {})
     if real.problem is not None:
         warn(f"cannot lease the GPUs, so other processes may use them too: {real.problem}")

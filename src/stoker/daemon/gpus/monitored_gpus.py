@@ -51,12 +51,14 @@ class MonitoredGpus(ChangingGpus):
     """The GPUs that the driver reports."""
 
     def __init__(
-        self, tag_base: int, leases: bool, by_uuid: bool, held: Iterable[str] = ()
+        self, tag_base: int, use_leases: bool, by_uuid: bool, inherited_uuids: Iterable[str] = ()
     ) -> None:
         super().__init__(())
-        self._held = frozenset(held)  # UUIDs that an enclosing job has leased already
+        self._inherited_uuids = frozenset(
+            inherited_uuids
+        )  # UUIDs that an enclosing job has leased already
         self._tag_base = tag_base
-        self._leases = leases
+        self._use_leases = use_leases
         self._by_uuid = by_uuid
         self._numbers: dict[str, int] = {}
         self._samples: dict[int, GpuSample] = {}
@@ -65,16 +67,17 @@ class MonitoredGpus(ChangingGpus):
         self._clearing: dict[int, dict[int, _EndedAttempt]] = {}  # device: attempt
         self._problems: dict[str, str | None] = {}  # by UUID, in the last sample
         self._ecc: dict[str, int] = {}  # error count by UUID, in the last sample
-        self._leased: dict[int, str] = {}  # device: why it cannot be leased
+        self._lease_refusals: dict[int, str] = {}  # device: why it cannot be leased
         self._settings: dict[str, tuple[bool, int | None, str | None]] = {}
-        self._named: dict[str, int] | None = None
+        self._gpu_file_slots: dict[str, int] | None = None  # by name; None: all GPUs are used
         self.problem: str | None = None
         self.lease_problem: str | None = None
         self._quarantines: dict[str, str] = {}
         self.waiter: Waiter | None = None
         self._wanted: list[DeviceClaim] = []  # what the waiter waits for
-        self._granted: tuple[list[DeviceClaim], Lease] | None = None
-        self._granted_until = 0.0
+        # The lease that the waiter got, until a job uses it.
+        self._waited_lease: tuple[list[DeviceClaim], Lease] | None = None
+        self._waited_lease_until = 0.0
         self._was_requested = self._has_new_sample = False
         self._seen_at = float("-inf")
         self._needs_sample = False
@@ -84,11 +87,11 @@ class MonitoredGpus(ChangingGpus):
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Apply a sample; True if that may change a decision."""
         before = (self.devices, self.states)
-        self._leased.clear()  # try again: another process may have released its lease
+        self._lease_refusals.clear()  # try again: another process may have released its lease
         self._has_new_sample = True
         self._seen_at, self._needs_sample = sample.at, False
-        if self._granted is not None and sample.at > self._granted_until:
-            self._release_granted()
+        if self._waited_lease is not None and sample.at > self._waited_lease_until:
+            self._release_waited_lease()
         if sample.gpus is None:
             self.problem = sample.error
         else:
@@ -100,7 +103,7 @@ class MonitoredGpus(ChangingGpus):
             known = self._meters.attempts()
             attempts, users = owners(gpus, self._tag_base, known)
             for gpu in gpus:
-                leased = leased_on(gpu, users, os.getpid()) if self._leases else set()
+                leased = leased_on(gpu, users, os.getpid()) if self._use_leases else set()
                 occupancy = self._occupancy[gpu.number] = occupancy_of(gpu, attempts, users, leased)
                 self._clear(gpu, occupancy, sample.at)
                 self._check_health(gpu)
@@ -151,7 +154,7 @@ class MonitoredGpus(ChangingGpus):
 
     def use_only(self, names: dict[str, int] | None) -> None:
         """Use only these GPUs, with so many slots each; None uses all."""
-        self._named = names
+        self._gpu_file_slots = names
         self._apply_changes()
 
     def _apply_changes(self) -> None:
@@ -166,7 +169,7 @@ class MonitoredGpus(ChangingGpus):
         """When to request a sample earlier than usual; None if that is not needed."""
         ended = [one for some in self._clearing.values() for one in some.values()]
         soon = any(one.ended_at + _CLEARING_SECONDS > now for one in ended)
-        soon = soon or self._needs_sample or self._granted is not None
+        soon = soon or self._needs_sample or self._waited_lease is not None
         return now + _POLL_SECONDS if soon else None
 
     def _clear(self, gpu: GpuSample, occupancy: Occupancy, at: float) -> None:
@@ -230,17 +233,17 @@ class MonitoredGpus(ChangingGpus):
             return self._samples[device.number].error
         if drained:
             return "drained"
-        if self._named is not None and not is_named(device, self._named):
+        if self._gpu_file_slots is not None and not is_named(device, self._gpu_file_slots):
             return NOT_NAMED
         if self._clearing.get(device.number):
             return _CLEARING
-        return self._leased.get(device.number)
+        return self._lease_refusals.get(device.number)
 
     def _device(self, gpu: GpuSample) -> Device:
         _, slots, _ = self._settings.get(gpu.uuid, (False, None, None))
         device = as_device(gpu, slots or 1, self._by_uuid)
-        if self._named is not None:
-            for name, count in self._named.items():
+        if self._gpu_file_slots is not None:
+            for name, count in self._gpu_file_slots.items():
                 if is_named(device, (name,)):
                     return device._replace(slots=count)
         return device
@@ -254,25 +257,20 @@ class MonitoredGpus(ChangingGpus):
         if not devices:
             return Lease([])
         self._was_requested = True
-        if time.monotonic() - self._seen_at > _FRESH_SECONDS:
-            self._needs_sample = True
-            self.states = {
-                number: state._replace(closed_reason=_CHECKING, closes_briefly=True)
-                for number, state in self.states.items()
-            }
+        if not self._is_fresh():
             return None
-        if not self._leases:
+        if not self._use_leases:
             return Lease([])
         claims = self._claims(request, devices)
         if not claims:
             return Lease([])
-        if self._granted is not None:
-            wanted, granted = self._granted
+        if self._waited_lease is not None:
+            wanted, waited_lease = self._waited_lease
             if wanted == claims:
-                self._granted = None
-                return granted
+                self._waited_lease = None
+                return waited_lease
             if {one.uuid for one in wanted} & {one.uuid for one in claims}:
-                self._release_granted()  # our own lease would block the new one
+                self._release_waited_lease()  # our own lease would block the new one
         unleased = {  # memory of other processes without a lease, by UUID
             d.uuid: self.states[d.number].unreserved_bytes - self._occupancy[d.number].leased
             for d in self._devices(devices)
@@ -291,10 +289,21 @@ class MonitoredGpus(ChangingGpus):
         self.lease_problem = None
         return lease
 
+    def _is_fresh(self) -> bool:
+        """Whether the last sample is recent; if not, close the GPUs until there is a new one."""
+        if time.monotonic() - self._seen_at <= _FRESH_SECONDS:
+            return True
+        self._needs_sample = True
+        self.states = {
+            number: state._replace(closed_reason=_CHECKING, closes_briefly=True)
+            for number, state in self.states.items()
+        }
+        return False
+
     def _close(self, devices: tuple[int, ...], why: str) -> None:
         """Close devices until the next sample, when their lease is tried again."""
         for number in devices:
-            self._leased[number] = why
+            self._lease_refusals[number] = why
             self.states = {**self.states, number: self.states[number]._replace(closed_reason=why)}
 
     def _unleasable(self, devices: tuple[int, ...]) -> tuple[int, ...]:
@@ -312,7 +321,7 @@ class MonitoredGpus(ChangingGpus):
     def _claims(self, request: Request, devices: tuple[int, ...]) -> list[DeviceClaim]:
         claims = []
         for device in self._devices(devices):
-            if device.uuid in self._held:
+            if device.uuid in self._inherited_uuids:
                 continue
             amount = amount_of(request, device)
             whole = amount >= capacity(device)
@@ -335,8 +344,8 @@ class MonitoredGpus(ChangingGpus):
             if self.waiter is not None:
                 self.waiter.cancel()  # no job needs it, and other processes may wait behind us
                 self.waiter = None
-            if self._granted is not None and self._is_open(self._granted[0]):
-                self._release_granted()
+            if self._waited_lease is not None and self._is_open(self._waited_lease[0]):
+                self._release_waited_lease()
         self._was_requested = self._has_new_sample = False
 
     def _is_open(self, claims: list[DeviceClaim]) -> bool:
@@ -355,25 +364,25 @@ class MonitoredGpus(ChangingGpus):
             return False
         self.waiter = None
         if lease is not None:
-            self._release_granted()
-            self._granted = (self._wanted, lease)
+            self._release_waited_lease()
+            self._waited_lease = (self._wanted, lease)
             # The last holder may still be freeing its memory: wait for a new sample, for a while.
-            self._granted_until = time.monotonic() + _CLEARING_SECONDS
+            self._waited_lease_until = time.monotonic() + _CLEARING_SECONDS
             self._seen_at = float("-inf")
-        self._leased.clear()
+        self._lease_refusals.clear()
         self._apply_changes()
         return True
 
-    def _release_granted(self) -> None:
+    def _release_waited_lease(self) -> None:
         """Release a lease that the waiter got and no job used."""
-        if self._granted is not None:
-            self._granted[1].close()
-            self._granted = None
+        if self._waited_lease is not None:
+            self._waited_lease[1].close()
+            self._waited_lease = None
 
     def close(self) -> None:
         if self.waiter is not None:
             self.waiter.cancel()
-        self._release_granted()
+        self._release_waited_lease()
 
 
 # Application faults and notices; the hardware is fine (NVIDIA's catalog of Xid errors).
