@@ -153,7 +153,7 @@ def test_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
     next_sample(watch)
     pid = kill(watch)
     sample = next_sample(watch, lambda sample: not has_gpus(sample))
-    assert sample.error == "the GPU watcher exited unexpectedly; retrying in 1 s"
+    assert sample.error == "the NVML process exited unexpectedly; retrying in 1 s"
     assert watch.pid is None
     watch.check(deadline(watch))
     assert watch.pid not in (None, pid)

@@ -29,7 +29,7 @@ from tests.fake_nvml import (
 )
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
-_WATCHER = [sys.executable, "-m", "stoker.devices.nvml_process"]
+_NVML_PROCESS = [sys.executable, "-m", "stoker.devices.nvml_process"]
 
 
 class Running:
@@ -37,7 +37,7 @@ class Running:
 
     def __init__(self, fake: FakeNvml, *options: str) -> None:
         self.process = subprocess.Popen(
-            [*_WATCHER, *options],
+            [*_NVML_PROCESS, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | fake.env(),
@@ -111,7 +111,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def once(fake: FakeNvml) -> Sample:
-    words = [*_WATCHER, "--once"]
+    words = [*_NVML_PROCESS, "--once"]
     done = subprocess.run(words, env=os.environ | fake.env(), stdout=subprocess.PIPE, timeout=60)
     assert done.returncode == 0
     return decode(done.stdout)

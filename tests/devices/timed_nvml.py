@@ -43,7 +43,7 @@ def main() -> None:
     for line in sys.stdin:
         now = float(line)
         nvml = nvml or Nvml(now)
-        for chore in nvml.chores(now):
+        for chore in nvml.slow_readings(now):
             chore()
         sys.stdout.buffer.write(encode(Sample(now, nvml.gpus(now), nvml.note, nvml.xids())))
         sys.stdout.flush()

@@ -121,7 +121,7 @@ class Nvml:
             raise _unusable(error) from None
         return gpus
 
-    def chores(self, now: float) -> list[Callable[[], None]]:
+    def slow_readings(self, now: float) -> list[Callable[[], None]]:
         """Return the slow readings that are due, one by one, so that requests fit in between."""
         due: list[Callable[[], None]] = []
         for unit in self._units():

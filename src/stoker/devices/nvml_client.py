@@ -21,7 +21,7 @@ _LONGEST_WAIT_SECONDS = 30.0
 _SETTLED_SECONDS = 60.0
 _MAX_STUCK = 3
 _NO_ANSWER = "the NVIDIA driver does not answer"
-_ENDED = "the GPU watcher exited unexpectedly"
+_ENDED = "the NVML process exited unexpectedly"
 
 
 class NvmlClient:
@@ -41,8 +41,8 @@ class NvmlClient:
         self._patience = patience
         self._start_patience = start_patience
         self._active = False
-        self._helper: _Helper | None = None
-        self._ended: list[_Helper] = []
+        self._process: _NvmlProcess | None = None
+        self._ended: list[_NvmlProcess] = []
         self._unread: list[Sample] = []
         self._failures = 0
         self._restart_at: float | None = None
@@ -59,7 +59,7 @@ class NvmlClient:
 
     @property
     def pid(self) -> int | None:
-        return None if self._helper is None else self._helper.pid
+        return None if self._process is None else self._process.pid
 
     def ask(self) -> None:
         """Request a new sample now, before the next regular one."""
@@ -75,8 +75,8 @@ class NvmlClient:
 
     def read(self) -> list[Sample]:
         """Return the samples that have arrived."""
-        if self._helper is not None:
-            lines, alive = self._helper.receive()
+        if self._process is not None:
+            lines, alive = self._process.receive()
             self._unread += self._decoded(lines)
             if not alive:
                 self._schedule_restart(_ENDED, time.monotonic())
@@ -85,7 +85,7 @@ class NvmlClient:
 
     def next_deadline(self) -> float | None:
         """Return when to call `check` (monotonic), or None."""
-        if self._helper is None:
+        if self._process is None:
             return self._restart_at
         if self._received_at is None:
             return self._started_at + self._start_patience
@@ -98,10 +98,10 @@ class NvmlClient:
     def check(self, now: float) -> list[Sample]:
         """Replace a process that hangs or exited; returns samples like `read`."""
         samples = self.read()  # first, because this process may have been suspended for long
-        self._ended = [helper for helper in self._ended if not helper.is_reaped()]
+        self._ended = [process for process in self._ended if not process.is_reaped()]
         deadline = self.next_deadline()
         if deadline is not None and now >= deadline:
-            if self._helper is not None:
+            if self._process is not None:
                 self._schedule_restart(_NO_ANSWER, now)
             else:
                 self._start(now)
@@ -109,18 +109,18 @@ class NvmlClient:
         return samples
 
     def close(self) -> None:
-        if self._helper is not None:
-            self._helper.kill()
-            self._ended.append(self._helper)
-            self._helper = None
-        for helper in self._ended:
-            if not helper.is_reaped():
-                helper.close()
+        if self._process is not None:
+            self._process.kill()
+            self._ended.append(self._process)
+            self._process = None
+        for process in self._ended:
+            if not process.is_reaped():
+                process.close()
         self._ended = []
         self._restart_at = None
         self._poll.close()
 
-    # -- the helper ----------------------------------------------------------------------------
+    # -- the NVML process -----------------------------------------------------------------------
 
     def _start(self, now: float) -> None:
         self._restart_at = None
@@ -130,17 +130,17 @@ class NvmlClient:
             self._restart_at = now + _LONGEST_WAIT_SECONDS
             return
         try:
-            self._helper = _Helper(self._env)
+            self._process = _NvmlProcess(self._env)
         except OSError as error:
-            self._schedule_restart(f"the GPU watcher cannot be started ({error.strerror})", now)
+            self._schedule_restart(f"the NVML process cannot be started ({error.strerror})", now)
             return
-        self._poll.register(self._helper.answers, select.EPOLLIN)
+        self._poll.register(self._process.answers, select.EPOLLIN)
         if self._active:
             self._send(b"a")
 
     def _send(self, request: bytes) -> None:
-        if self._helper is not None:
-            self._helper.send(request)
+        if self._process is not None:
+            self._process.send(request)
 
     def _decoded(self, lines: list[bytes]) -> list[Sample]:
         samples = _samples(lines)
@@ -151,11 +151,11 @@ class NvmlClient:
         return samples
 
     def _schedule_restart(self, error: str, now: float) -> None:
-        if self._helper is not None:
-            self._poll.unregister(self._helper.answers)
-            self._helper.kill()
-            self._ended.append(self._helper)
-            self._helper = None
+        if self._process is not None:
+            self._poll.unregister(self._process.answers)
+            self._process.kill()
+            self._ended.append(self._process)
+            self._process = None
         if now - self._started_at > _SETTLED_SECONDS:
             self._failures = 0
         wait = min(2.0**self._failures, _LONGEST_WAIT_SECONDS)
@@ -168,28 +168,28 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
     """Return one sample for a short-lived command, within `timeout` even if the driver hangs."""
     deadline = time.monotonic() + timeout
     try:
-        helper = _Helper(env, "--once")
+        process = _NvmlProcess(env, "--once")
     except OSError as error:
-        text = f"the GPU watcher cannot be started ({error.strerror})"
+        text = f"the NVML process cannot be started ({error.strerror})"
         return Sample(time.monotonic(), None, text)
     try:
         while True:
-            lines, alive = helper.receive()
+            lines, alive = process.receive()
             samples = _samples(lines)
             if samples:
                 return samples[0]
             left = deadline - time.monotonic()
             if not alive or left <= 0:
                 return Sample(time.monotonic(), None, _NO_ANSWER if alive else _ENDED)
-            _wait_for(helper.answers, left)
+            _wait_for(process.answers, left)
     finally:
-        helper.kill()
-        _wait_for(helper.handle, 0.1)
-        if not helper.is_reaped():
-            helper.close()
+        process.kill()
+        _wait_for(process.handle, 0.1)
+        if not process.is_reaped():
+            process.close()
 
 
-class _Helper:
+class _NvmlProcess:
     """One NVML process. It has its own session, so Ctrl-C does not reach it."""
 
     def __init__(self, env: Mapping[str, str] | None, *options: str) -> None:

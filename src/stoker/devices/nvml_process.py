@@ -30,7 +30,7 @@ _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 30.0
 
 
-class Watcher:
+class Sampler:
     """The driver, or why it cannot be used and when to retry."""
 
     def __init__(self, wait: float = _FIRST_WAIT_SECONDS) -> None:
@@ -40,10 +40,10 @@ class Watcher:
         self._nvml: Nvml | None = None
         self._error: str | None = None
 
-    def chores(self, now: float) -> list[Callable[[], None]]:
+    def slow_readings(self, now: float) -> list[Callable[[], None]]:
         """Return the slow readings that are due before the next sample."""
         nvml = self._open(now)
-        return [] if nvml is None else nvml.chores(now)
+        return [] if nvml is None else nvml.slow_readings(now)
 
     def sample(self) -> Sample:
         now = time.monotonic()
@@ -85,33 +85,33 @@ class Watcher:
         self.wait = min(2 * self.wait, _LONGEST_WAIT_SECONDS)
 
 
-def watch(watcher: Watcher, active: bool) -> None:
+def watch(sampler: Sampler, active: bool) -> None:
     """Sample at a fixed rate until stdin is closed. Requests do not shift the regular samples."""
     due = time.monotonic()
-    chores: list[Callable[[], None]] | None = None  # None between two rounds
+    slow_readings: list[Callable[[], None]] | None = None  # None between two rounds
     while True:
         now = time.monotonic()
-        if chores is None and now >= due:
-            if watcher.needs_reload and watcher.retry_at is not None and now >= watcher.retry_at:
-                _restart(watcher.wait, active)
-            chores = watcher.chores(now)
-        requests = _read_requests(max(0.0, due - now) if chores is None else 0.0)
+        if slow_readings is None and now >= due:
+            if sampler.needs_reload and sampler.retry_at is not None and now >= sampler.retry_at:
+                _restart(sampler.wait, active)
+            slow_readings = sampler.slow_readings(now)
+        requests = _read_requests(max(0.0, due - now) if slow_readings is None else 0.0)
         if requests is None:
             return
         for request in requests.decode("ascii", "replace"):
             active = request == "a" if request in "ai" else active
-        beat = ACTIVE_SECONDS if active else IDLE_SECONDS
-        due = min(due, now + beat)
+        interval = ACTIVE_SECONDS if active else IDLE_SECONDS
+        due = min(due, now + interval)
         if b"n" in requests:
-            _write(watcher.sample())
-        if chores:
-            chores.pop()()  # one at a time, so that a request does not wait for all of them
-        elif chores is not None:
-            _write(watcher.sample())
-            chores = None
-            due = max(due + beat, now)
-        if watcher.retry_at is not None:
-            due = min(due, watcher.retry_at)
+            _write(sampler.sample())
+        if slow_readings:
+            slow_readings.pop()()  # one at a time, so that a request does not wait for all of them
+        elif slow_readings is not None:
+            _write(sampler.sample())
+            slow_readings = None
+            due = max(due + interval, now)
+        if sampler.retry_at is not None:
+            due = min(due, sampler.retry_at)
 
 
 def _read_requests(timeout: float) -> bytes | None:
@@ -136,13 +136,13 @@ def _restart(wait: float, active: bool) -> None:
 
 def main() -> None:
     waits = [float(word[len("--wait=") :]) for word in sys.argv if word.startswith("--wait=")]
-    watcher = Watcher(*waits)
+    sampler = Sampler(*waits)
     try:
         if "--once" not in sys.argv:
-            return watch(watcher, "--active" in sys.argv)
-        for chore in watcher.chores(time.monotonic()):
-            chore()
-        _write(watcher.sample())
+            return watch(sampler, "--active" in sys.argv)
+        for reading in sampler.slow_readings(time.monotonic()):
+            reading()
+        _write(sampler.sample())
     except BrokenPipeError:
         pass  # the reader exited
 

@@ -34,7 +34,7 @@ class DriverMonitor:
 
     def __init__(self, gpus: Gpus, gpu_file: str | None = None) -> None:
         self._gpus = gpus
-        self._watch = NvmlClient() if isinstance(gpus, ChangingGpus) else None
+        self._nvml = NvmlClient() if isinstance(gpus, ChangingGpus) else None
         self._gpu_file = gpu_file
         self._file_seen: tuple[int, int] | None = None
         self._read_file_at = 0.0
@@ -44,24 +44,24 @@ class DriverMonitor:
 
     def descriptors(self) -> set[int]:
         """File descriptors to poll, in addition to the loop's."""
-        if self._watch is None or not isinstance(self._gpus, ChangingGpus):
+        if self._nvml is None or not isinstance(self._gpus, ChangingGpus):
             return set()
-        found = {self._watch.fileno()}
+        found = {self._nvml.fileno()}
         if self._gpus.waiter is not None:
             found.add(self._gpus.waiter.fileno())
         return found
 
     def helpers(self) -> set[int]:
         """PIDs of helper processes, which are not jobs."""
-        if self._watch is None or not isinstance(self._gpus, ChangingGpus):
+        if self._nvml is None or not isinstance(self._gpus, ChangingGpus):
             return set()
-        pids = {self._watch.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
+        pids = {self._nvml.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
         return {pid for pid in pids if pid is not None}
 
     def next_deadline(self) -> float | None:
-        if self._watch is None:
+        if self._nvml is None:
             return None
-        times = [self._watch.next_deadline(), self._request_at]
+        times = [self._nvml.next_deadline(), self._request_at]
         if self._gpu_file is not None and self._gpus.devices:
             times.append(self._read_file_at)
         return min((at for at in times if at is not None), default=None)
@@ -69,9 +69,9 @@ class DriverMonitor:
     def observe(self, loop: Loop, listener: EventListener, now: float) -> None:
         """Apply new samples, the GPU file and leases that became free to the loop."""
         gpus = self._gpus
-        if self._watch is None or not isinstance(gpus, ChangingGpus):
+        if self._nvml is None or not isinstance(gpus, ChangingGpus):
             return
-        for sample in (*self._watch.read(), *self._watch.check(now)):
+        for sample in (*self._nvml.read(), *self._nvml.check(now)):
             self.newest = sample
             if gpus.update(sample, loop.running):
                 loop.devices_changed()
@@ -91,12 +91,12 @@ class DriverMonitor:
         self._reported = problem
         if gpus.take_waited_lease():
             loop.devices_changed()
-        self._watch.set_active(bool(loop.running) or loop.has_waiting)
+        self._nvml.set_active(bool(loop.running) or loop.has_waiting)
         again = gpus.next_poll(now)
         if again is None:
             self._request_at = None
         elif self._request_at is None or now >= self._request_at:
-            self._watch.ask()
+            self._nvml.ask()
             self._request_at = again
 
     def _read_file(self, path: str, gpus: ChangingGpus, listener: EventListener) -> bool:
@@ -119,6 +119,6 @@ class DriverMonitor:
         return True
 
     def close(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
+        if self._nvml is not None:
+            self._nvml.close()
         self._gpus.close()
