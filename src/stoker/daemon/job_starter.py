@@ -99,6 +99,8 @@ class JobStarter:
     def claim_jobs(self) -> None:
         """Claim every job that can start now, each with its devices."""
         state = self._state
+        if state.claims_wait:
+            state.claims_wait, state.may_start = False, True
         if not state.may_start or self._clock.mono() < state.paused_until:
             return
         if not self._reserve_ids():
@@ -109,7 +111,8 @@ class JobStarter:
         while self._waiting:
             plan = decide(self.snapshot(), with_reasons=False)
             claimed = self._claim_all(plan.starts)
-            if state.is_stale or (claimed == len(plan.starts) and not plan.has_room):
+            is_done = claimed == len(plan.starts) and not plan.has_room
+            if state.is_stale or state.claims_wait or is_done:
                 break
             if not plan.starts:
                 if self._waiting:
@@ -122,7 +125,7 @@ class JobStarter:
         if self._next_attempt + _ATTEMPTS_RESERVED // 2 > self._reserved and self._waiting:
             self._reserving = self._next_attempt + _ATTEMPTS_RESERVED
             meta.set_meta(self._db, "next_attempt", self._reserving)
-            self._state.is_stale = True  # they may be used after the commit
+            self._state.claims_wait = True  # the ids may be used after the commit
             return self._next_attempt < self._reserved
         return True
 
@@ -130,7 +133,7 @@ class JobStarter:
         claimed = 0
         for start in starts:
             if self._next_attempt >= self._reserved:
-                self._state.is_stale = True
+                self._state.claims_wait = True
                 break
             claimed += self._claim(start)
         return claimed
@@ -179,7 +182,7 @@ class JobStarter:
             listener.starting(order.job, order.devices)
             parent.launch(order, context, lease.descriptors)
             failpoint("daemon.after_launch")
-            listener.started(order.job, order.devices)
+            listener.ordered(order.job, order.devices)
         self._orders.clear()
 
 

@@ -319,7 +319,9 @@ class Loop:
         nothing to record.
         """
         state = self._state
-        if self._events or state.is_stale or state.may_start or state.commit_at is not None:
+        if self._events or state.is_stale or state.may_start or state.claims_wait:
+            return []
+        if state.commit_at is not None:
             return []
         if self.is_paused or not self.takes_work or self._was_changed():
             return []

@@ -17,6 +17,8 @@ class LoopState:
                   follow, or a tick was rolled back
     may_start     a device, a job or a limit changed, so a       a decision was made
                   decision may start something
+    claims_wait   claims need attempt ids, which may be used     jobs are claimed again
+                  after the commit of this tick
     decide_at     jobs wait: waiting times and overdue jobs      a decision is made, or no job
                   change a decision without an event          waits
     retry_at      the database could not be written              the next tick begins
@@ -28,13 +30,14 @@ class LoopState:
     """
 
     __slots__ = (
-        "commit_at", "decide_at", "due_at", "is_stale", "may_start", "paused_until", "refusals",
-        "retry_at", "seen_version",
+        "claims_wait", "commit_at", "decide_at", "due_at", "is_stale", "may_start",
+        "paused_until", "refusals", "retry_at", "seen_version",
     )  # fmt: skip
 
     def __init__(self, refusals: int) -> None:
         self.is_stale = True
         self.may_start = True
+        self.claims_wait = False
         self.decide_at: float | None = None
         self.retry_at: float | None = None
         self.paused_until = 0.0
@@ -47,6 +50,7 @@ class LoopState:
         """Whether a tick has work, apart from events and changes by other processes."""
         return bool(
             self.is_stale
+            or self.claims_wait
             or (self.commit_at is not None and self.commit_at <= clock.mono())
             or (self.due_at is not None and self.due_at <= clock.wall())
             or (self.may_start and self.paused_until <= clock.mono())
@@ -57,7 +61,7 @@ class LoopState:
         if self.retry_at is not None:
             return self.retry_at  # nothing can be done before
         now = clock.mono()
-        times = [now] if self.is_stale else []
+        times = [now] if self.is_stale or self.claims_wait else []
         times += [at for at in (self.commit_at, self.decide_at) if at is not None]
         if self.paused_until > now:
             times.append(self.paused_until)

@@ -370,7 +370,7 @@ class Daemon(EventListener):
             self.message(f"cannot sync the queue to disk: {self._checkpoints.error}")
             self._checkpoints.error = None
 
-    def started(self, job: int, devices: tuple[int, ...]) -> None:
+    def ordered(self, job: int, devices: tuple[int, ...]) -> None:
         pass
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:

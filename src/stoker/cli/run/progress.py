@@ -57,7 +57,7 @@ class Screen(EventListener):
         self.cancelled = 0
         self.engine: Foreground | None = None
 
-    def started(self, job: int, devices: tuple[int, ...]) -> None:
+    def ordered(self, job: int, devices: tuple[int, ...]) -> None:
         pass
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:

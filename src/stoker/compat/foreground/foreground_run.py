@@ -140,7 +140,7 @@ class ForegroundRun(EventListener):
         self._live[job] = (self._source.known[job], self._slots.devices[devices[0]].visible)
         self._reporter.starting(*self._live[job])
 
-    def started(self, job: int, devices: tuple[int, ...]) -> None:
+    def ordered(self, job: int, devices: tuple[int, ...]) -> None:
         self._reporter.started(*self._live[job], self._engine.pid_of(job))
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
