@@ -70,4 +70,4 @@ def test_every_job_runs_and_no_device_is_used_twice_at_once(
     for at, _ in starts:
         assert sum(j.gpus for s, j in starts if s <= at < s + j.seconds) <= 4
     used = sum(job.seconds * job.gpus for job in jobs)
-    assert result.utilisation == pytest.approx(used / (result.makespan * 4))
+    assert result.utilization == pytest.approx(used / (result.makespan * 4))

@@ -18,8 +18,8 @@ RED, RESET = "\x1b[31m", "\x1b[0m"
 SGR = re.compile("\x1b\\[[0-9;:]*m")
 
 
-def lines(*pieces: str, colours: bool = False, live: bool = False) -> list[str]:
-    view = LogView(colours, live)
+def lines(*pieces: str, colors: bool = False, live: bool = False) -> list[str]:
+    view = LogView(colors, live)
     found = [line for piece in pieces for line in view.feed(piece)]
     return found + view.finish()
 
@@ -42,7 +42,7 @@ def lines(*pieces: str, colours: bool = False, live: bool = False) -> list[str]:
     ],
 )
 def test_plain_lines_are_not_changed(text: str, expected: list[str]) -> None:
-    assert lines(text) == lines(text, live=True) == lines(text, colours=True) == expected
+    assert lines(text) == lines(text, live=True) == lines(text, colors=True) == expected
 
 
 def test_live_line_is_returned_when_it_ends() -> None:
@@ -88,10 +88,10 @@ def test_clearing_the_line_clears_only_behind_the_cursor() -> None:
 
 
 def test_colored_grep_output_keeps_its_line() -> None:
-    """grep and gcc clear to the end of the line after each change of colour."""
+    """grep and gcc clear to the end of the line after each change of color."""
     text = "before \x1b[01;31m\x1b[Kmatch\x1b[m\x1b[K after\n"
     assert lines(text) == ["before match after"]
-    assert lines(text, colours=True) == ["before \x1b[01;31mmatch\x1b[m after"]
+    assert lines(text, colors=True) == ["before \x1b[01;31mmatch\x1b[m after"]
 
 
 def test_first_column_is_a_carriage_return() -> None:
@@ -173,15 +173,15 @@ CORPUS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("colours", [False, True])
+@pytest.mark.parametrize("colors", [False, True])
 @pytest.mark.parametrize("sequence", CORPUS.values(), ids=CORPUS.keys())
-def test_sequence_leaves_nothing_behind(sequence: str, colours: bool) -> None:
-    assert lines(f"a{sequence}b\n", colours=colours) == ["ab"]
+def test_sequence_leaves_nothing_behind(sequence: str, colors: bool) -> None:
+    assert lines(f"a{sequence}b\n", colors=colors) == ["ab"]
 
 
 @pytest.mark.parametrize("sequence", CORPUS.values(), ids=CORPUS.keys())
 def test_sequence_in_pieces_leaves_nothing_behind(sequence: str) -> None:
-    assert lines(*f"a{sequence}b\n", colours=True) == ["ab"]
+    assert lines(*f"a{sequence}b\n", colors=True) == ["ab"]
 
 
 def test_8_bit_control_characters_are_removed() -> None:
@@ -189,8 +189,8 @@ def test_8_bit_control_characters_are_removed() -> None:
 
 
 def test_backspace_cannot_split_a_color_sequence() -> None:
-    assert lines("\x1b[5m\bn", colours=True) == ["\x1b[5mn"]
-    assert lines("x\x1b[m\b\b]52;c;AAAA\x07", colours=True) == ["\x1b[m]52;c;AAAA"]
+    assert lines("\x1b[5m\bn", colors=True) == ["\x1b[5mn"]
+    assert lines("x\x1b[m\b\b]52;c;AAAA\x07", colors=True) == ["\x1b[m]52;c;AAAA"]
 
 
 def test_job_killed_inside_a_title_does_not_hide_the_rest_of_its_log() -> None:
@@ -219,25 +219,25 @@ def test_sequence_that_never_ends_needs_no_memory(start: str) -> None:
 
 
 def test_overlong_sequence_is_cut_and_shown() -> None:
-    assert lines("\x1b[" + "1" * 1000 + "m", colours=True) == ["1" * 872 + "m"]
+    assert lines("\x1b[" + "1" * 1000 + "m", colors=True) == ["1" * 872 + "m"]
 
 
-# -- colours -----------------------------------------------------------------------------------
+# -- colors ------------------------------------------------------------------------------------
 
 
 def test_colors_are_kept_on_request() -> None:
     text = f"{RED}a{RESET} \x1b[38;2;1;2;3mb\x1b[38:5:1mc\n"
-    assert lines(text, colours=True) == [text[:-1]]
+    assert lines(text, colors=True) == [text[:-1]]
     assert lines(text) == ["a bc"]
 
 
 def test_color_at_the_left_edge_does_not_erase_the_line() -> None:
-    assert lines(f"100%\r{RESET}\nb", colours=True) == [f"100%{RESET}", "b"]
-    assert lines(f"10%\r{RED}100%{RESET}", colours=True) == [f"{RED}100%{RESET}"]
+    assert lines(f"100%\r{RESET}\nb", colors=True) == [f"100%{RESET}", "b"]
+    assert lines(f"10%\r{RED}100%{RESET}", colors=True) == [f"{RED}100%{RESET}"]
 
 
 def test_color_after_the_last_line_is_not_a_line() -> None:
-    assert lines(f"a\n{RESET}", colours=True) == ["a"]
+    assert lines(f"a\n{RESET}", colors=True) == ["a"]
 
 
 # -- always ------------------------------------------------------------------------------------
@@ -257,29 +257,29 @@ TEXTS = st.lists(
 @example("\x1b]0;" + "x" * 1000 + "\x07a", [100, 200], False, False)
 @example("\x1b[" + "1" * 200 + "m", [100, 150], True, False)
 def test_lines_do_not_depend_on_the_pieces(
-    text: str, cuts: list[int], colours: bool, live: bool
+    text: str, cuts: list[int], colors: bool, live: bool
 ) -> None:
     edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
     pieces = [text[start:end] for start, end in pairwise(edges)]
     assert "".join(pieces) == text
-    whole = lines(text, colours=colours, live=live)
-    assert lines(*pieces, colours=colours, live=live) == whole
-    assert lines(*text, colours=colours, live=live) == whole
+    whole = lines(text, colors=colors, live=live)
+    assert lines(*pieces, colors=colors, live=live) == whole
+    assert lines(*text, colors=colors, live=live) == whole
 
 
 @given(TEXTS, st.booleans(), st.booleans())
 def test_output_has_only_text_tabs_and_requested_colors(
-    text: str, colours: bool, live: bool
+    text: str, colors: bool, live: bool
 ) -> None:
-    for line in lines(text, colours=colours, live=live):
-        bare = SGR.sub("", line) if colours else line
+    for line in lines(text, colors=colors, live=live):
+        bare = SGR.sub("", line) if colors else line
         assert not re.search("[\x00-\x08\x0a-\x1f\x7f-\x9f]", bare)
 
 
 @given(TEXTS, st.booleans())
 def test_colors_change_only_colors(text: str, live: bool) -> None:
-    coloured = lines(text, colours=True, live=live)
-    assert [SGR.sub("", line) for line in coloured] == lines(text, live=live)
+    colored = lines(text, colors=True, live=live)
+    assert [SGR.sub("", line) for line in colored] == lines(text, live=live)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Cc"]))))

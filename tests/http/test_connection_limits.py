@@ -9,9 +9,9 @@ import struct
 import pytest
 
 from stoker.http.limits import (
-    MOST_CONNECTIONS,
-    MOST_OF_MACHINE,
-    MOST_OF_OTHERS,
+    MAX_CONNECTIONS,
+    MAX_OF_MACHINE,
+    MAX_OF_OTHERS,
     Limits,
     Peer,
     peer_of,
@@ -33,21 +33,21 @@ def test_other_users_share_a_few_connections_and_the_owner_may_open_the_rest() -
     limits = Limits()
     others = [Peer("127.0.0.1", uid) for uid in (12345, 12346, UNKNOWN)]
     assert sum(count(limits, other, 1 + 1000 * n) for n, other in enumerate(others)) == (
-        MOST_OF_OTHERS
+        MAX_OF_OTHERS
     )
-    assert count(limits, OWN, 9000) == MOST_CONNECTIONS - MOST_OF_OTHERS
+    assert count(limits, OWN, 9000) == MAX_CONNECTIONS - MAX_OF_OTHERS
 
 
 def test_one_machine_cannot_open_all_connections() -> None:
     limits = Limits()
-    assert count(limits, Peer("192.0.2.1", None)) == MOST_OF_MACHINE
-    assert count(limits, Peer("192.0.2.2", None)) == MOST_OF_MACHINE
+    assert count(limits, Peer("192.0.2.1", None)) == MAX_OF_MACHINE
+    assert count(limits, Peer("192.0.2.2", None)) == MAX_OF_MACHINE
 
 
 def test_closed_connection_no_longer_counts() -> None:
     limits = Limits()
     other = Peer("127.0.0.1", UNKNOWN)
-    assert count(limits, other) == MOST_OF_OTHERS
+    assert count(limits, other) == MAX_OF_OTHERS
     assert limits.take(1) == other
     assert limits.take(1) is None
     limits.leave(other)

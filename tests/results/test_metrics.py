@@ -17,7 +17,7 @@ from stoker.core.metrics.report_line import (
     read_json_line,
     read_printed_line,
 )
-from stoker.core.metrics.summary import MOST_NAMES, Collector, Stat
+from stoker.core.metrics.summary import MAX_NAMES, Collector, Stat
 
 
 def collected(*lines: str) -> Collector:
@@ -275,9 +275,15 @@ def test_report_after_the_partial_line_of_a_killed_job_is_kept() -> None:
 @pytest.mark.parametrize("size", [1, 70_000, 5_000_000])
 def test_too_long_line_is_invalid_for_any_chunking(size: int) -> None:
     if size == 1:
-        pieces = [b'{"a": "' + b"x" * report_line.LONGEST_LINE, b"x", b'"}', b"\n", b'{"b": 1}\n']
+        pieces = [
+            b'{"a": "' + b"x" * report_line.MAX_LINE_LENGTH,
+            b"x",
+            b'"}',
+            b"\n",
+            b'{"b": 1}\n',
+        ]
     else:
-        data = b'{"a": "' + b"x" * (report_line.LONGEST_LINE + 2) + b'"}\n{"b": 1}\n'
+        data = b'{"a": "' + b"x" * (report_line.MAX_LINE_LENGTH + 2) + b'"}\n{"b": 1}\n'
         pieces = [data[i : i + size] for i in range(0, len(data), size)]
     collector = Collector()
     for piece in pieces:
@@ -297,9 +303,9 @@ def test_progress_bar_without_line_ends_is_not_kept_in_memory() -> None:
 
 
 def test_number_of_metric_names_is_bounded() -> None:
-    collector = collected(*(f'{{"loss_{i}": 1}}' for i in range(MOST_NAMES + 50)))
-    assert len(collector.summary) == MOST_NAMES
-    assert collector.reports == MOST_NAMES + 50
+    collector = collected(*(f'{{"loss_{i}": 1}}' for i in range(MAX_NAMES + 50)))
+    assert len(collector.summary) == MAX_NAMES
+    assert collector.reports == MAX_NAMES + 50
 
 
 def test_state_is_strict_json_and_small() -> None:

@@ -186,7 +186,7 @@ def test_best_trial_depends_on_the_goal() -> None:
 def test_only_the_best_trials_have_labels() -> None:
     made = figure.learning_curves(curves(12), "loss")
     labels = [series.label for series in made.panels[0].series]
-    assert labels.count("") == 12 - figure.MOST_NAMED
+    assert labels.count("") == 12 - figure.MAX_NAMED
     assert "4 more without a label" in made.note
 
 

@@ -11,7 +11,7 @@ from random import Random
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
-from stoker.daemon.loop_state import LONGEST_PAUSE_SECONDS
+from stoker.daemon.loop_state import MAX_PAUSE_SECONDS
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error
 from stoker.store import changes, edits
@@ -115,7 +115,7 @@ class Simulator:
         if missed:
             raise Violation(f"I8: a fresh snapshot starts {missed}, the daemon does not")
         wake = daemon.next_wake()
-        longest = LONGEST_PAUSE_SECONDS if loop.is_paused else 1.0
+        longest = MAX_PAUSE_SECONDS if loop.is_paused else 1.0
         if wake is None or wake > now + longest:
             raise Violation(f"I8: {starts} could start, and the daemon sleeps until {wake}")
 

@@ -23,7 +23,7 @@ from stoker.sweeps.domains import (
 from stoker.sweeps.files import toml_file, wandb_file
 from stoker.sweeps.methods import points
 from stoker.sweeps.template import placeholders
-from stoker.sweeps.value_syntax import LARGEST_FILE, parse, parse_assignment
+from stoker.sweeps.value_syntax import MAX_FILE_BYTES, parse, parse_assignment
 from stoker.sweeps.values import Value, from_data, key, typed
 
 JSON = st.recursive(
@@ -212,7 +212,7 @@ def test_infinite_file_is_not_read() -> None:
 
 def test_too_large_file_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "huge", "wb") as file:
-        file.truncate(LARGEST_FILE + 1)
+        file.truncate(MAX_FILE_BYTES + 1)
     with pytest.raises(UsageError, match="`huge` is larger than 64 MiB"):
         parse("file(huge)", 1, str(tmp_path))
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.core.formats.time_series import TICKS, Reading, encode
+from stoker.core.formats.time_series import TICKS_PER_SECOND, Reading, encode
 from stoker.store.usage_history import FILE_NAME, Row, TraceWriter, read
 from stoker.usage.usage_charts import gpu_trace, job_trace
 from tests.usage.simulated_host import DAY, SimulatedHost, run, size
@@ -72,7 +72,8 @@ def test_restarted_writer_loses_no_reading_of_a_day(
         keep(writer, T0 + 5 * tick, tick)
     writer.close()
     assert kept(folder) == [
-        (round((T0 + 5 * tick) * TICKS), (tick, None, 2 * tick, 30)) for tick in range(ticks)
+        (round((T0 + 5 * tick) * TICKS_PER_SECOND), (tick, None, 2 * tick, 30))
+        for tick in range(ticks)
     ]
 
 
@@ -120,11 +121,13 @@ def _fill_version_1(folder: Path) -> None:
     connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
     connection.execute("PRAGMA journal_mode=WAL")
     connection.executescript(VERSION_1)
-    start = round(T0 * TICKS)
+    start = round(T0 * TICKS_PER_SECOND)
     for track, width in ((1, 4), (2, 4), (3, 2)):
-        block = encode([(start + i * TICKS, (10 * track + i,) * width) for i in range(3)])
-        recent = encode([(start + 3 * TICKS, (10 * track + 3,) * width)])
-        last = start + 2 * TICKS
+        block = encode(
+            [(start + i * TICKS_PER_SECOND, (10 * track + i,) * width) for i in range(3)]
+        )
+        recent = encode([(start + 3 * TICKS_PER_SECOND, (10 * track + 3,) * width)])
+        last = start + 2 * TICKS_PER_SECOND
         connection.execute(
             "INSERT INTO blocks (track, level, last, data) VALUES (?, 0, ?, ?)",
             (track, last, block),
@@ -179,7 +182,7 @@ def test_clock_jump_loses_and_corrupts_nothing(tmp_path: Path, writer: TraceWrit
         at += jump
         for _ in range(200):
             at += 5
-            moments.append(round(at * TICKS))
+            moments.append(round(at * TICKS_PER_SECOND))
             keep(writer, at, len(moments))
     assert writer.error is None
     found = kept(tmp_path)
@@ -228,7 +231,7 @@ def _extremes(folder: Path) -> dict[int, tuple[int, int]]:
     """The minimum and maximum utilization of every five minutes."""
     found: dict[int, list[int]] = {}
     for at, values in kept(folder):
-        found.setdefault(at // (300 * TICKS), []).append(values[0] or 0)
+        found.setdefault(at // (300 * TICKS_PER_SECOND), []).append(values[0] or 0)
     return {stretch: (min(values), max(values)) for stretch, values in found.items()}
 
 
@@ -267,7 +270,7 @@ def test_forty_days_of_eight_gpus_stay_small(tmp_path: Path, writer: TraceWriter
         sizes.append(size(tmp_path))
     assert sizes[39] < sizes[31] * 1.1
     assert sizes[39] < 20 << 20
-    assert kept(tmp_path, SimulatedHost.uuid(0))[0][0] > (T0 + 9 * DAY) * TICKS
+    assert kept(tmp_path, SimulatedHost.uuid(0))[0][0] > (T0 + 9 * DAY) * TICKS_PER_SECOND
 
 
 @pytest.mark.slow
@@ -275,11 +278,11 @@ def test_file_stays_below_its_limit_and_keeps_the_newest_readings(
     tmp_path: Path, new_writer: NewWriter
 ) -> None:
     limit, spare = 512 << 10, 512 << 10  # recent readings, and free pages
-    writer = new_writer(most_bytes=limit)
+    writer = new_writer(max_bytes=limit)
     run(writer, SimulatedHost(8, jobs=16), T0, DAY / 4)
     assert os.stat(tmp_path / FILE_NAME).st_size < limit + spare
     found = kept(tmp_path, SimulatedHost.uuid(3))
-    assert found[-1][0] == round((T0 + DAY / 4 - 5) * TICKS)
+    assert found[-1][0] == round((T0 + DAY / 4 - 5) * TICKS_PER_SECOND)
     assert len(found) > 100
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from stoker.core.formats.command_line import Parsed
 
-_COLOURS = {
+_COLORS = {
     "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",
     "done": "2", "failed": "31", "lost": "31", "cancelled": "33",
 }  # fmt: skip
@@ -25,7 +25,7 @@ _LAST_AT_LEAST = 16  # width of the last column, if other columns can shrink for
 _OTHERS_AT_LEAST = 8
 
 
-def wants_colour() -> bool:
+def wants_color() -> bool:
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
 
@@ -86,7 +86,7 @@ def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state:
     """Render aligned columns, cut to the width of the terminal. Column `state` is colored."""
     cells = [tuple(printable(str(cell)) for cell in row) for row in rows]
     widths = [max(width(line[i]) for line in (header, *cells)) for i in range(len(header))]
-    limit, colour = columns(), wants_colour()
+    limit, color = columns(), wants_color()
     if limit is not None:
         _shrink(widths, limit, state)
     lines = []
@@ -95,14 +95,12 @@ def table(header: tuple[str, ...], rows: Iterable[tuple[object, ...]], *, state:
         text = "  ".join((*padded, line[-1])).rstrip()
         if limit is not None:
             text = cut(text, limit)
-        if colour and number == 0:
+        if color and number == 0:
             text = f"\x1b[1m{text}\x1b[0m"
-        elif colour and state >= 0 and line[state] in _COLOURS:
+        elif color and state >= 0 and line[state] in _COLORS:
             start = sum(len(cell) + 2 for cell in padded[:state])
             end = start + len(line[state])
-            text = (
-                f"{text[:start]}\x1b[{_COLOURS[line[state]]}m{text[start:end]}\x1b[0m{text[end:]}"
-            )
+            text = f"{text[:start]}\x1b[{_COLORS[line[state]]}m{text[start:end]}\x1b[0m{text[end:]}"
         lines.append(text)
     return "\n".join(lines)
 

@@ -13,7 +13,7 @@ _RECONNECT_SECONDS = 0.5
 # A commit between connect() and the accept() of the daemon is not announced to this client, so the
 # first timeouts are short.
 _FIRST_SECONDS = 0.1
-_LONGEST_SECONDS = 2.0
+_MAX_SECONDS = 2.0
 
 
 class ChangeFeed:
@@ -41,7 +41,7 @@ class ChangeFeed:
         if self._socket is None:
             self._connect()
         longest = _RECONNECT_SECONDS if self._socket is None else self._longest
-        self._longest = min(2 * self._longest, _LONGEST_SECONDS)
+        self._longest = min(2 * self._longest, _MAX_SECONDS)
         pause = longest if timeout is None else max(0.0, min(timeout, longest))
         # poll, not select: a program that uses the Python API may have more than 1024 open files.
         watched = select.poll()

@@ -57,7 +57,7 @@ class _OwnQueue(Queue):
 
 
 _local = _Local()
-_MOST_QUEUES = 8
+_MAX_QUEUES = 8
 _forked: list[object] = []
 
 
@@ -79,7 +79,7 @@ def open_queue(settings: Settings, *, creates: bool = True) -> Queue:
                 f"there is no queue in `{settings.state_dir}`",
                 "the state folder was deleted or moved",
             )
-        if len(_local.queues) >= _MOST_QUEUES:
+        if len(_local.queues) >= _MAX_QUEUES:
             _local.queues.pop(next(iter(_local.queues))).close()
         queue = _local.queues[settings] = _OwnQueue(settings)
     return queue

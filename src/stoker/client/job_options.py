@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 # Names an option in errors and, with a value, in hints: `as_flag` or `as_keyword`.
 OptionNames = Callable[..., str]
 
-_MOST_ENV_BYTES = 1_500_000
+_MAX_ENV_BYTES = 1_500_000
 
 
 class JobOption(Record):
@@ -472,5 +472,5 @@ def _check_context(context: Context) -> None:
                 f"the environment variable `{key}` has more than 128 KiB, the limit of Linux"
             )
     size = sum(len(key) + len(value) + 10 for key, value in context.env)
-    if size > _MOST_ENV_BYTES:
+    if size > _MAX_ENV_BYTES:
         raise UsageError(f"the environment has {size} bytes, more than Linux allows")

@@ -28,7 +28,7 @@ from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import point_from_json
 
 _PIECE = 1 << 20
-_MOST_FAILURES = 100
+_MAX_FAILURES = 100
 
 
 class JobFiles(Record):
@@ -144,7 +144,7 @@ def failures(places: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
     """Failures grouped by message, most frequent first; only the newest trials are considered."""
     bad = [trial for trial in trials if trial.state in ("failed", "lost") and trial.job is not None]
     found: dict[str, Failure] = {}
-    for trial in bad[-_MOST_FAILURES:]:
+    for trial in bad[-_MAX_FAILURES:]:
         assert trial.job is not None
         message = trial.detail or last_logged_error(
             places, trial.job, trial.attempts or 0, trial.stdout

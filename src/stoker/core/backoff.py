@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MANY = 5  # consecutive failures after which `is_paused` is true
-_LONGEST_SECONDS = 600.0
+_MAX_SECONDS = 600.0
 
 
 class Backoff:
@@ -38,7 +38,7 @@ class Backoff:
     def failed(self, now: float) -> None:
         self.failures += 1
         delay = self._first * 2.0 ** min(self.failures - 1, 30)
-        self.due_at = now + min(delay, _LONGEST_SECONDS)
+        self.due_at = now + min(delay, _MAX_SECONDS)
 
     def succeeded(self) -> None:
         self.failures, self.due_at = 0, 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.daemon.interfaces import Clock
 
 _REFUSED_SECONDS = 1.0
-LONGEST_PAUSE_SECONDS = 10.0  # between two attempts to start a job on a host that refuses
+MAX_PAUSE_SECONDS = 10.0  # between two attempts to start a job on a host that refuses
 
 
 class LoopState:
@@ -72,5 +72,5 @@ class LoopState:
     def start_was_refused(self, now: float) -> None:
         """Pause starts: one second, then twice as long each time."""
         self.refusals += 1
-        pause = min(_REFUSED_SECONDS * 2 ** min(self.refusals - 1, 10), LONGEST_PAUSE_SECONDS)
+        pause = min(_REFUSED_SECONDS * 2 ** min(self.refusals - 1, 10), MAX_PAUSE_SECONDS)
         self.paused_until = now + pause

@@ -35,7 +35,7 @@ def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, run: Run) ->
     """Record what the attempt used; True if the estimate of a waiting job may have changed."""
     job, use, verdict = run.job, run.use, run.verdict
     if use != NOTHING_SEEN:
-        attempts.record_gpu_use(db, run.outcome.attempt, use.memory, use.utilisation, use.energy)
+        attempts.record_gpu_use(db, run.outcome.attempt, use.memory, use.utilization, use.energy)
     seconds = run.seconds or 0.0
     if seconds > _UNUSED_SECONDS and gpus.is_monitored and job.devices and use.memory is None:
         text = f"it ran for {seconds:.0f} s and never used its GPU"

@@ -97,7 +97,7 @@ class Nvml:
         self._xids: list[Xid] = []
         _initialise()
         try:
-            self._enumerate(now, reinitialise=False)
+            self._enumerate(now, reinitialize=False)
         except pynvml.NVMLError as error:
             self.close()
             raise _unusable(error) from None
@@ -109,11 +109,11 @@ class Nvml:
             if now >= self._enumerate_at:
                 # NVML updates its list of GPUs and slices only when it is initialized. That is
                 # slow if no other program keeps the GPUs awake, so it is done only if necessary.
-                self._enumerate(now, reinitialise=bool(self._broken))
+                self._enumerate(now, reinitialize=bool(self._broken))
             gpus = self._read_all()
             broken = {gpu.uuid for gpu in gpus if gpu.error}
             if broken - self._broken:  # check whether only a slice was removed
-                self._enumerate(now, reinitialise=True)
+                self._enumerate(now, reinitialize=True)
                 gpus = self._read_all()
                 broken = {gpu.uuid for gpu in gpus if gpu.error}
             self._broken = broken
@@ -166,8 +166,8 @@ class Nvml:
 
     # -- enumeration -------------------------------------------------------------------------
 
-    def _enumerate(self, now: float, reinitialise: bool) -> None:
-        if reinitialise:
+    def _enumerate(self, now: float, reinitialize: bool) -> None:
+        if reinitialize:
             self.close()
             _initialise()
         known = {board.uuid: board for board in self._boards}

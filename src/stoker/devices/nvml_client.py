@@ -17,7 +17,7 @@ from stoker.core.gpus.sample import Sample
 from stoker.devices.nvml_process import ACTIVE_SECONDS, IDLE_SECONDS
 from stoker.devices.sample_lines import decode
 
-_LONGEST_WAIT_SECONDS = 30.0
+_MAX_WAIT_SECONDS = 30.0
 _SETTLED_SECONDS = 60.0
 _MAX_STUCK = 3
 _NO_ANSWER = "the NVIDIA driver does not answer"
@@ -127,7 +127,7 @@ class NvmlClient:
         self._started_at = now
         self._received_at = self._requested_at = None
         if len(self._ended) >= _MAX_STUCK:  # further processes would hang as well
-            self._restart_at = now + _LONGEST_WAIT_SECONDS
+            self._restart_at = now + _MAX_WAIT_SECONDS
             return
         try:
             self._process = _NvmlProcess(self._env)
@@ -158,7 +158,7 @@ class NvmlClient:
             self._process = None
         if now - self._started_at > _SETTLED_SECONDS:
             self._failures = 0
-        wait = min(2.0**self._failures, _LONGEST_WAIT_SECONDS)
+        wait = min(2.0**self._failures, _MAX_WAIT_SECONDS)
         self._failures += 1
         self._restart_at = now + wait
         self._unread.append(Sample(now, None, f"{error}; retrying in {wait:.0f} s"))

@@ -27,7 +27,7 @@ _NAMED = "--named"  # fields by name; a daemon of 0.1 does not pass this
 ACTIVE_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 _FIRST_WAIT_SECONDS = 1.0
-_LONGEST_WAIT_SECONDS = 30.0
+_MAX_WAIT_SECONDS = 30.0
 
 
 class Sampler:
@@ -82,7 +82,7 @@ class Sampler:
         self._error = error
         self.needs_reload = needs_reload
         self.retry_at = now + self.wait
-        self.wait = min(2 * self.wait, _LONGEST_WAIT_SECONDS)
+        self.wait = min(2 * self.wait, _MAX_WAIT_SECONDS)
 
 
 def watch(sampler: Sampler, active: bool) -> None:

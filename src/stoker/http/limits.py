@@ -16,10 +16,10 @@ from stoker.core.record import Record
 from stoker.http.addresses import is_loopback
 from stoker.http.peers import UNKNOWN, own_uids, peer_uid
 
-MOST_CONNECTIONS = 256
-MOST_OF_OTHERS = 8  # for all other users of this host together
-MOST_OF_MACHINE = 64
-_MOST_REFUSED = 32  # in one call of `accept`, so that the event loop is not blocked
+MAX_CONNECTIONS = 256
+MAX_OF_OTHERS = 8  # for all other users of this host together
+MAX_OF_MACHINE = 64
+_MAX_REFUSED = 32  # in one call of `accept`, so that the event loop is not blocked
 _RESET = struct.pack("ii", 1, 0)  # linger on, for zero seconds: close() sends RST
 
 
@@ -65,9 +65,9 @@ class Limits:
         The file descriptor identifies it: two connections can have the same address when one of
         them was reset.
         """
-        most = {"own": MOST_CONNECTIONS, "others": MOST_OF_OTHERS}.get(peer.group, MOST_OF_MACHINE)
+        most = {"own": MAX_CONNECTIONS, "others": MAX_OF_OTHERS}.get(peer.group, MAX_OF_MACHINE)
         total = sum(self._open.values())
-        if self._open.get(peer.group, 0) >= most or total >= MOST_CONNECTIONS:
+        if self._open.get(peer.group, 0) >= most or total >= MAX_CONNECTIONS:
             return False
         self._open[peer.group] = self._open.get(peer.group, 0) + 1
         self._arriving[descriptor] = peer
@@ -92,7 +92,7 @@ class Listener(socket.socket):
     """A listening socket that resets connections beyond the limits as soon as it accepts them."""
 
     def accept(self) -> tuple[socket.socket, Any]:
-        for _ in range(_MOST_REFUSED):
+        for _ in range(_MAX_REFUSED):
             connection, address = super().accept()
             try:
                 if limits.admit(connection.fileno(), peer_of(connection, address)):

@@ -20,7 +20,7 @@ HEADER_BYTES = 16 << 10
 _BODY_SECONDS = 30.0
 _GUESS_DELAY_SECONDS = 1.0
 _DRAIN_SECONDS = 1.0
-_MOST_DELAYED = 8
+_MAX_DELAYED = 8
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
@@ -33,7 +33,7 @@ class MiddlewareConfig(Record):
     """The settings that differ between servers."""
 
     headers: Mapping[str, str]  # on every response, in addition to those of all servers
-    most_bytes: Callable[[str], int]  # largest request body, by path
+    max_bytes: Callable[[str], int]  # largest request body, by path
     refuse: Callable[[Refusal], Response]
     fail: Callable[[Error], Response]
 
@@ -71,7 +71,7 @@ class Middleware:
             if refused is not None:
                 raise _Refused(refused)
             if request.method in CHANGES:
-                limit = self._config.most_bytes(request.path)
+                limit = self._config.max_bytes(request.path)
                 receive = _Replay(await _body(headers, receive, limit), receive)
             await self._app(scope, receive, send_with_headers)
         except _Refused as error:
@@ -95,7 +95,7 @@ class Middleware:
         """Delay the request, so that few tokens can be tried per second. A request with the right
         token is delayed too, but not refused: a forgotten script with an old token must not lock
         out its owner."""
-        if self._delayed >= _MOST_DELAYED:
+        if self._delayed >= _MAX_DELAYED:
             raise _Refused(TOO_MANY)
         self._delayed += 1
         try:

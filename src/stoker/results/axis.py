@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from stoker.core.record import Record
 from stoker.results.figure import Axis
 
-_LARGEST = 1e300  # differences of larger numbers overflow
+_MAX_VALUE = 1e300  # differences of larger numbers overflow
 _MARGIN = 0.03
 
 
@@ -26,8 +26,8 @@ class Scale:
         low, high = (min(places), max(places)) if places else (0.0, 1.0)
         if axis.scale == "category":
             low, high = -0.5, max(0.5, len(axis.categories) - 0.5)
-        elif high - low <= max(abs(low), abs(high)) * 1e-12 or high - low < _LARGEST**-1:
-            room = abs(low) * 0.1 if abs(low) > _LARGEST**-0.5 else 1.0
+        elif high - low <= max(abs(low), abs(high)) * 1e-12 or high - low < _MAX_VALUE**-1:
+            room = abs(low) * 0.1 if abs(low) > _MAX_VALUE**-0.5 else 1.0
             low, high = low - room, high + room
         else:
             room = (high - low) * _MARGIN
@@ -53,7 +53,7 @@ class Scale:
     def _transform(self, value: float) -> float:
         if self._axis.scale == "log":
             return math.log10(value)
-        return max(-_LARGEST, min(_LARGEST, value))
+        return max(-_MAX_VALUE, min(_MAX_VALUE, value))
 
     def _tick(self, transformed: float, label: str) -> Tick:
         return Tick((transformed - self._low) / (self._high - self._low), label)

@@ -18,7 +18,7 @@ from stoker.results.optional_imports import load
 from stoker.results.table import Row, Table
 
 Rows = Sequence[Row] | Table  # a Table already has its columns selected
-_LARGEST_INT = 2**63 - 1
+_MAX_INT = 2**63 - 1
 _RUNS_IN_SPREADSHEETS = ("=", "+", "-", "@", "\t", "\r")
 
 
@@ -176,7 +176,7 @@ def _of_one_type(values: list[object]) -> list[Any]:
     if all(isinstance(value, bool) for value in present):
         return values
     if all(is_number(value) for value in present):
-        whole = all(isinstance(value, int) and abs(value) <= _LARGEST_INT for value in present)
+        whole = all(isinstance(value, int) and abs(value) <= _MAX_INT for value in present)
         return values if whole else [_float(value) for value in values]
     return [None if value is None else _text(value) for value in values]
 

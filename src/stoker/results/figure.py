@@ -17,9 +17,9 @@ from stoker.results.table import Row
 
 Point = tuple[float, float]
 
-MOST_NAMED = 8  # curves with their own color and label; the others are drawn in the background
-MOST_PANELS = 6
-MOST_CATEGORIES = 12
+MAX_NAMED = 8  # curves with their own color and label; the others are drawn in the background
+MAX_PANELS = 6
+MAX_CATEGORIES = 12
 _DECADES_FOR_LOG = 2
 _FEWEST_FOR_BOX = 3
 
@@ -81,7 +81,7 @@ def learning_curves(
 ) -> Figure:
     """Return a figure with one line per trial; the best trial is drawn last, on top.
 
-    If `log_y` is None, the range of the values decides. Only the best MOST_NAMED have labels.
+    If `log_y` is None, the range of the values decides. Only the best MAX_NAMED have labels.
     """
     sign = table.direction(goal)
     scored = []
@@ -95,9 +95,9 @@ def learning_curves(
     named = [
         Series(_name(trial) + (" (best)" if place == 0 else ""), tuple(trial.points), "line",
                "best" if place == 0 else "plain")
-        for place, (_, trial) in enumerate(scored[:MOST_NAMED])
+        for place, (_, trial) in enumerate(scored[:MAX_NAMED])
     ]  # fmt: skip
-    faint = [Series("", tuple(trial.points), "line", "faint") for _, trial in scored[MOST_NAMED:]]
+    faint = [Series("", tuple(trial.points), "line", "faint") for _, trial in scored[MAX_NAMED:]]
     notes = []
     if scored:
         score, trial = scored[0]
@@ -134,7 +134,7 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
     scores = {one.name: one.score for one in importance(rows, metric)}
     names = sorted(table.varying(rows), key=lambda name: -scores.get(name, -1))
     panels = []
-    for name in names[:MOST_PANELS]:
+    for name in names[:MAX_PANELS]:
         panel, _ = _parameter_panel(rows, name, metric, goal)
         title = f"{name} ({scores[name]:.0%})" if name in scores else name
         panels.append(panel._replace(title=title))
@@ -145,8 +145,8 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
         notes.append(f"best: trial {short(best.trial)} with {short(value)}")
     if scores:
         notes.append("%: share of the ranking explained by the parameter")
-    if len(names) > MOST_PANELS:
-        notes.append(f"{len(names) - MOST_PANELS} more parameters")
+    if len(names) > MAX_PANELS:
+        notes.append(f"{len(names) - MAX_PANELS} more parameters")
     return Figure(f"{metric} by parameter", tuple(panels), "; ".join(notes))
 
 
@@ -171,9 +171,9 @@ def _parameter_panel(
         x = Axis(parameter, "log" if _is_wide(places) else "linear")
     else:
         names = _categories([value for value, _, _ in measured])
-        if len(names) > MOST_CATEGORIES:
-            notes.append(f"{len(names) - MOST_CATEGORIES} more values of {parameter}")
-            names = names[:MOST_CATEGORIES]
+        if len(names) > MAX_CATEGORIES:
+            notes.append(f"{len(names) - MAX_CATEGORIES} more values of {parameter}")
+            names = names[:MAX_CATEGORIES]
         measured = [entry for entry in measured if short(entry[0]) in names]
         x = Axis(parameter, "category", tuple(names))
         spots = [names.index(short(value)) for value, _, _ in measured]

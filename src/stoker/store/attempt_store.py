@@ -104,7 +104,7 @@ class BufferedAttemptStore(AttemptStore):
             restartable=job.restartable,
             # No other process writes this database, so there are no stop requests or dependents.
             stop_requested=False,
-            has_dependants=False,
+            has_dependents=False,
             request_group=job.request_group,
             claim=claim.memory,
             profile=job.profile,

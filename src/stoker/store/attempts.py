@@ -12,7 +12,7 @@ from stoker.core.record import Record
 from stoker.core.states import advance, sources
 from stoker.store import request_groups, sweeps
 from stoker.store.database import Database
-from stoker.store.dependencies import cancel_waiting, release_dependants, stop_sweep
+from stoker.store.dependencies import cancel_waiting, release_dependents, stop_sweep
 from stoker.store.device_column import parse_devices
 from stoker.store.events import record_event
 from stoker.store.output_columns import STDERR, STDOUT
@@ -62,7 +62,7 @@ class JobToJudge(Record):
     retries: int
     restartable: bool
     stop_requested: bool
-    has_dependants: bool  # other jobs wait for its end
+    has_dependents: bool  # other jobs wait for its end
     request_group: int
     claim: int | None
     profile: int
@@ -142,7 +142,7 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     ).fetchone()
     if row is None:
         return None
-    (job, attempts, retries, restartable, stop, dependants, request_group, claim, profile, on_oom,
+    (job, attempts, retries, restartable, stop, dependents, request_group, claim, profile, on_oom,
      devices, started, out, err, requeues, sweep) = row  # fmt: skip
     return JobToJudge(
         job=job,
@@ -150,7 +150,7 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         retries=retries,
         restartable=bool(restartable),
         stop_requested=stop is not None,
-        has_dependants=bool(dependants),
+        has_dependents=bool(dependents),
         request_group=request_group,
         claim=claim,
         profile=profile,
@@ -165,12 +165,12 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
 
 
 def record_gpu_use(
-    db: Database, attempt: int, memory: int | None, utilisation: float | None, energy: float | None
+    db: Database, attempt: int, memory: int | None, utilization: float | None, energy: float | None
 ) -> None:
     """Record GPU usage: peak memory (bytes), mean utilization (percent) and energy (joules)."""
     db.execute(
         "UPDATE attempts SET gpu_memory = ?, gpu_use = ?, gpu_energy = ? WHERE id = ?",
-        (memory, utilisation, energy, attempt),
+        (memory, utilization, energy, attempt),
     )
 
 
@@ -201,7 +201,7 @@ def finish(
     ).rowcount
     if not changed:
         return False
-    frees = facts.has_dependants and release_dependants(db, facts.job, state, now)
+    frees = facts.has_dependents and release_dependents(db, facts.job, state, now)
     if facts.sweep is not None:
         evidence = outcome.detail or outcome.last_error
         why = sweeps.count_end(db, facts.sweep, state, verdict, evidence, facts.job)

@@ -7,7 +7,7 @@ from stoker.store.database import Database
 from stoker.store.submit import is_satisfied
 
 
-def release_dependants(db: Database, job: int, state: str, now: float) -> bool:
+def release_dependents(db: Database, job: int, state: str, now: float) -> bool:
     """Make jobs ready that waited for this one, or cancel those that can never run.
 
     Returns whether any job waited for it. This happens in the transaction that records the end,
@@ -22,18 +22,18 @@ def release_dependants(db: Database, job: int, state: str, now: float) -> bool:
             "SELECT job, condition FROM dependencies WHERE needs = ? AND met = 0", (job,)
         ).fetchall()
         had_any = had_any or bool(waiting)
-        for dependant, condition in waiting:
+        for dependent, condition in waiting:
             if not is_satisfied(state, condition):
-                if _cancel_waiting(db, dependant, "dependency", now):
-                    ended.append((dependant, "cancelled"))
+                if _cancel_waiting(db, dependent, "dependency", now):
+                    ended.append((dependent, "cancelled"))
                 continue
             db.execute(
-                "UPDATE dependencies SET met = 1 WHERE job = ? AND needs = ?", (dependant, job)
+                "UPDATE dependencies SET met = 1 WHERE job = ? AND needs = ?", (dependent, job)
             )
             db.execute(
                 "UPDATE jobs SET blockers = blockers - 1, ready = (state = 'queued' AND"
                 " blockers = 1 AND (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
-                (now, dependant),
+                (now, dependent),
             )
     return had_any
 
@@ -45,7 +45,7 @@ def cancel_waiting(db: Database, job: int, cause: str, now: float) -> bool:
     """
     if not _cancel_waiting(db, job, cause, now):
         return False
-    release_dependants(db, job, "cancelled", now)
+    release_dependents(db, job, "cancelled", now)
     return True
 
 
@@ -73,5 +73,5 @@ def stop_sweep(db: Database, sweep: int, why: str, now: float) -> int:
         (sweep,),
     ).fetchall()
     for (job,) in needed:
-        release_dependants(db, job, "cancelled", now)
+        release_dependents(db, job, "cancelled", now)
     return ended

@@ -16,9 +16,9 @@ from stoker.store import ready_jobs
 from stoker.store.database import Database
 
 # The most rows that one page scans for its filters; the next page continues there.
-_MOST_SCANNED = 20_000
+_MAX_SCANNED = 20_000
 _ENDED_OF_EACH = 50
-_LARGEST = 1 << 62
+_MAX_ID = 1 << 62
 
 
 class Filters(Record):
@@ -33,9 +33,9 @@ def page(db: Database, filters: Filters, before: int | None, limit: int) -> tupl
     """Return jobs, newest first, and the value of `before` for the next page (0: no more)."""
     found: list[int] = []
     last = 0
-    walk = _candidates(db, filters, _LARGEST if before is None else before)
+    walk = _candidates(db, filters, _MAX_ID if before is None else before)
     for scanned, job in enumerate(walk):
-        if len(found) == limit or scanned == _MOST_SCANNED:
+        if len(found) == limit or scanned == _MAX_SCANNED:
             return found, last
         last = job
         if _fits(db, filters, job):

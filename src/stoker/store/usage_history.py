@@ -16,7 +16,14 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator
 from urllib.parse import quote
 
-from stoker.core.formats.time_series import TICKS, TRACKS, Reading, coarsen, decode, encode
+from stoker.core.formats.time_series import (
+    TICKS_PER_SECOND,
+    TRACKS,
+    Reading,
+    coarsen,
+    decode,
+    encode,
+)
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.store.database import FILE_NAME as QUEUE_FILE
@@ -31,10 +38,10 @@ _KINDS_OF_VERSION_1 = {"gpu": "card", "job_gpus": "share", "job_processes": "tre
 FINE_SECONDS = 86400.0
 COARSE_SECONDS = 30 * 86400.0
 STRETCH_SECONDS = 300.0  # that one pair of coarse readings covers
-MOST_BYTES = 64 << 20
+MAX_BYTES = 64 << 20
 
 _BLOCK = 256  # readings of one track
-_MOST_RECENT = 1 << 16  # rows, for any number of tracks
+_MAX_RECENT = 1 << 16  # rows, for any number of tracks
 _WORK = 32  # the least rows that a tick cleans up
 _NEVER = 1 << 62  # later than any time
 _SPARE_PAGES = 64  # free pages kept for the next blocks
@@ -81,10 +88,10 @@ class Row(Record):
 class TraceWriter:
     """Writes the usage history. `tag` is that of the queue: history of another queue is removed."""
 
-    def __init__(self, folder: str, tag: int, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, folder: str, tag: int, max_bytes: int = MAX_BYTES) -> None:
         self._path = os.path.join(folder, FILE_NAME)
         self._tag = tag
-        self._most_bytes = most_bytes
+        self._most_bytes = max_bytes
         self.error: str | None = None  # why the last tick was not recorded
         self._db: sqlite3.Connection | None = None
         self._inode = 0
@@ -98,7 +105,7 @@ class TraceWriter:
         try:
             db = self._opened()
             db.execute("BEGIN IMMEDIATE")
-            self._append(db, round(now * TICKS), rows)
+            self._append(db, round(now * TICKS_PER_SECOND), rows)
             if self._is_full() or _is_old(db, now):
                 self._seal(db)
             self._clean_up(db, now, is_gone)
@@ -199,7 +206,7 @@ class TraceWriter:
 
     def _is_full(self) -> bool:
         most = max(self._counts.values(), default=0)
-        return most >= _BLOCK or sum(self._counts.values()) >= _MOST_RECENT
+        return most >= _BLOCK or sum(self._counts.values()) >= _MAX_RECENT
 
     def _seal(self, db: sqlite3.Connection) -> None:
         """Pack the rows of `recent` into blocks."""
@@ -225,8 +232,8 @@ class TraceWriter:
 
     def _clean_up(self, db: sqlite3.Connection, now: float, is_gone: Callable[[int], bool]) -> None:
         work = _WORK + 2 * len(self._counts)  # more rows than one tick adds
-        self._make_coarse(db, round((now - FINE_SECONDS) * TICKS), work)
-        _delete_oldest(db, 1, round((now - COARSE_SECONDS) * TICKS), work)
+        self._make_coarse(db, round((now - FINE_SECONDS) * TICKS_PER_SECOND), work)
+        _delete_oldest(db, 1, round((now - COARSE_SECONDS) * TICKS_PER_SECOND), work)
         spare = _number(db, "freelist_count")
         if (_number(db, "page_count") - spare) * _number(db, "page_size") > self._most_bytes:
             left = work - _delete_oldest(db, 1, _NEVER, work)
@@ -241,7 +248,7 @@ class TraceWriter:
             " WHERE level = 0 AND last < ? ORDER BY last LIMIT ?",
             (before, work),
         ).fetchall()
-        width = round(STRETCH_SECONDS * TICKS)
+        width = round(STRETCH_SECONDS * TICKS_PER_SECOND)
         # New rows instead of updates: SQLite does not merge pages whose rows shrink.
         db.executemany("DELETE FROM blocks WHERE id = ?", [(id,) for id, *_ in rows])
         db.executemany(
@@ -282,7 +289,7 @@ def _is_old(db: sqlite3.Connection, now: float) -> bool:
     """Whether the oldest row of `recent` should be packed now."""
     row = db.execute("SELECT CAST(data AS BLOB) FROM recent ORDER BY id LIMIT 1").fetchone()
     readings = [] if row is None else _readings(row[0])
-    return bool(readings) and readings[0][0] < (now - FINE_SECONDS) * TICKS
+    return bool(readings) and readings[0][0] < (now - FINE_SECONDS) * TICKS_PER_SECOND
 
 
 def _delete_oldest(db: sqlite3.Connection, level: int, before: int, most: int) -> int:
@@ -323,7 +330,7 @@ def read(
     folder: str, kind: str, key: str, since: float = float("-inf")
 ) -> Iterator[tuple[int, Reading]]:
     """Return (level, reading) in no particular order; empty if the file is missing or damaged."""
-    earliest = -_NEVER if since == float("-inf") else round(since * TICKS)
+    earliest = -_NEVER if since == float("-inf") else round(since * TICKS_PER_SECOND)
     width = len(TRACKS[kind])
     for level, data in _blocks(os.path.join(folder, FILE_NAME), kind, key, earliest):
         for reading in _readings(data):

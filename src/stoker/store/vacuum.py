@@ -17,7 +17,7 @@ from stoker.store.job_queries import has_any
 _INCREMENTAL = 2
 _STEP_PAGES = 2000
 _MIN_FREE_BYTES = 1 << 20  # fewer free bytes than this are kept for the next jobs
-_MOST_VACUUM_BYTES = 256 << 20  # a copy of this takes about a second
+_MAX_VACUUM_BYTES = 256 << 20  # a copy of this takes about a second
 
 
 def size(folder: str) -> int:
@@ -55,7 +55,7 @@ def _may_not_vacuum(db: Database, page: int) -> str | None:
     needed = (_number(db, "page_count") - _number(db, "freelist_count")) * page
     if has_any(db, ACTIVE):
         return "jobs are running"
-    if needed > _MOST_VACUUM_BYTES:
+    if needed > _MAX_VACUUM_BYTES:
         return "the rest of the database is too large to be copied at once"
     space = os.statvfs(db.folder)
     if space.f_bavail * space.f_frsize < 3 * needed:  # a temporary copy, and the log of it

@@ -37,7 +37,7 @@ LEFTOVER_GRACE_SECONDS = 2.0
 _LOG_CHECK_SECONDS = 2.0
 # Poll interval for a start on a file system that may hang.
 _FIRST_POLL_SECONDS = 0.01
-_LONGEST_POLL_SECONDS = 1.0
+_MAX_POLL_SECONDS = 1.0
 
 
 class _Attempt:
@@ -206,7 +206,7 @@ class Children:
             attempt.failure = read_failure(attempt.pipe)
         except BlockingIOError:
             waited = now - attempt.mono
-            attempt.poll_at = now + min(max(waited, _FIRST_POLL_SECONDS), _LONGEST_POLL_SECONDS)
+            attempt.poll_at = now + min(max(waited, _FIRST_POLL_SECONDS), _MAX_POLL_SECONDS)
             return
         os.close(attempt.pipe)
         attempt.pipe = None

@@ -15,7 +15,7 @@ from stoker.supervisor.process_tags import DETACHED, attempt_of, base_of, read_t
 _TIMEOUT_SECONDS = 0.5  # of one `kill`
 _PASSES_OVER_CHILDREN = 10
 _RETRY_SECONDS = 0.1
-_LONGEST_RETRY_SECONDS = 60.0
+_MAX_RETRY_SECONDS = 60.0
 
 
 def send(process: Process, number: int) -> bool:
@@ -92,7 +92,7 @@ class KillRetries:
         self._survivors = survivors
         self.failures = self.failures + 1 if is_stuck else 0
         if is_stuck:
-            return float(min(2.0**self.failures, _LONGEST_RETRY_SECONDS))
+            return float(min(2.0**self.failures, _MAX_RETRY_SECONDS))
         return _RETRY_SECONDS if left else 1.0
 
 

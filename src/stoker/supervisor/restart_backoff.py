@@ -7,7 +7,7 @@ stop; once a minute costs nothing.
 from __future__ import annotations
 
 _AT_ONCE = 5  # tries without a delay
-_LONGEST_SECONDS = 60.0
+_MAX_SECONDS = 60.0
 _STEADY_SECONDS = 60.0  # a process that ran for this long did not fail at start-up
 _START_SECONDS = 5.0  # how long a new process may take to start
 
@@ -53,4 +53,4 @@ class RestartBackoff:
 
     def _pause(self) -> float:
         more = self._tries - _AT_ONCE
-        return 0.0 if more < 0 else float(min(2.0 ** min(more, 10), _LONGEST_SECONDS))
+        return 0.0 if more < 0 else float(min(2.0 ** min(more, 10), _MAX_SECONDS))

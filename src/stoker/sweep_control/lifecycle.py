@@ -28,15 +28,15 @@ from stoker.store.submit import context_id
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
 from stoker.sweeps.identity import identity, meaning
-from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MOST_TRIALS, SweepSpec, stop_seconds
+from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MAX_TRIALS, SweepSpec, stop_seconds
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, point_from_json
 from stoker.testing.failpoints import failpoint
 
 # Stop a sweep after this many equal failures: a bug in the program would fail all other trials too.
 SAME_FAILS = 5
-_MOST_INCLUDED = 1000
-_MOST_EARLIER = 50  # a notebook creates a new function each time a cell runs
+_MAX_INCLUDED = 1000
+_MAX_EARLIER = 50  # a notebook creates a new function each time a cell runs
 _OF_BASE = (
     "priority", "time_limit", "grace", "retries", "restartable", "tags", "held", "keep_children",
     "on_oom", "warn",
@@ -162,7 +162,7 @@ def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:
     for grid in given.space.grids[1:]:
         alone = given.space._replace(grids=(grid,))
         size = alone.size.points
-        if grid not in before and size is not None and size <= _MOST_INCLUDED:
+        if grid not in before and size is not None and size <= _MAX_INCLUDED:
             yield from methods.points(given._replace(space=alone, method="grid", trials=None))
 
 
@@ -221,9 +221,9 @@ def extend(
             "start it again with more values, or with --trials",
         )
     more = given.more + trials
-    if given.trials + more > MOST_TRIALS:
+    if given.trials + more > MAX_TRIALS:
         raise UsageError(
-            f"`{name}` would have {given.trials + more:,} trials; the limit is {MOST_TRIALS:,}"
+            f"`{name}` would have {given.trials + more:,} trials; the limit is {MAX_TRIALS:,}"
         )
     extended = given._replace(more=more, name=name)
     return start(queue, extended, base, row.same_fails or 0, on_progress=on_progress)
@@ -337,7 +337,7 @@ def _earlier(before: SweepSpec, template: Template) -> tuple[Template, ...]:
     current = meaning(template), template.shell
     distinct = {(tuple(meaning(one)), one.shell): one for one in previous}
     others = [one for one in distinct.values() if (meaning(one), one.shell) != current]
-    return tuple(others[-_MOST_EARLIER:])
+    return tuple(others[-_MAX_EARLIER:])
 
 
 def _folder_of(db: Database, row: SweepRow) -> str:

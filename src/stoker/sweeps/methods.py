@@ -12,7 +12,7 @@ from itertools import count as counting
 from itertools import islice
 
 from stoker.errors import UsageError
-from stoker.sweeps.search_space import LARGEST_GRID, Space
+from stoker.sweeps.search_space import MAX_GRID_SIZE, Space
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_key
 
@@ -56,7 +56,7 @@ def sampled(space: Space, seed: int) -> Iterator[Point]:
     has_weights = any(
         getattr(domain, "weights", ()) for g in space.grids for axis in g for domain in axis.domains
     )
-    if size is not None and size <= LARGEST_GRID and not has_weights:
+    if size is not None and size <= MAX_GRID_SIZE and not has_weights:
         return space.distinct(_numbered(space, seed))
     return _unseen(_drawn(space, random.Random(seed)), set())
 

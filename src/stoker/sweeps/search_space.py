@@ -19,7 +19,7 @@ from stoker.sweeps.domains import Choices, Domain
 from stoker.sweeps.value_syntax import check_name
 from stoker.sweeps.values import Point, Value, key, point_key
 
-LARGEST_GRID = 1_000_000
+MAX_GRID_SIZE = 1_000_000
 
 
 class Axis(Record):
@@ -100,9 +100,9 @@ class Space(Record):
                 f"`{infinite.names[0]}` has infinitely many values, so a grid cannot list them",
                 "sample it: --method random --trials 100",
             )
-        if count > LARGEST_GRID:
+        if count > MAX_GRID_SIZE:
             raise UsageError(
-                f"the grid has {self.size} points; the limit is {LARGEST_GRID:,}",
+                f"the grid has {self.size} points; the limit is {MAX_GRID_SIZE:,}",
                 "sample it: --method random --trials 100",
             )
         return count
@@ -202,8 +202,8 @@ def zipped(names: Iterable[str], columns: Iterable[Domain], when: str | None = N
     size = columns[0].size
     if size is None:
         raise UsageError(f"`{names[0]}` has infinitely many values and cannot be zipped")
-    if size > LARGEST_GRID:
-        raise UsageError(f"zip has {size:,} rows; the limit is {LARGEST_GRID:,}")
+    if size > MAX_GRID_SIZE:
+        raise UsageError(f"zip has {size:,} rows; the limit is {MAX_GRID_SIZE:,}")
     rows: dict[str, tuple[Value, ...]] = {}
     for index in range(size):
         row = tuple(column.value(index) for column in columns)

@@ -10,14 +10,14 @@ from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
 from stoker.errors import UsageError, about
 from stoker.sweeps import names, other_names, search_space
-from stoker.sweeps.search_space import LARGEST_GRID, Space
+from stoker.sweeps.search_space import MAX_GRID_SIZE, Space
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import from_data
 
 LISTED = ("grid", "shuffled", "random", "lhs")  # points that do not depend on results
 ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # points that depend on the results so far
 METHODS = LISTED + ADAPTIVE
-MOST_TRIALS = LARGEST_GRID
+MAX_TRIALS = MAX_GRID_SIZE
 GOALS = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
 STOPS = {
     "none": (),
@@ -116,9 +116,9 @@ def make_spec(
             raise UsageError(
                 f"`{field}` must be an integer, {least} or more, not {number!r}", field=field
             )
-    if trials is not None and trials + more > MOST_TRIALS:
+    if trials is not None and trials + more > MAX_TRIALS:
         raise UsageError(
-            f"{trials + more:,} trials are too many; the limit is {MOST_TRIALS:,}",
+            f"{trials + more:,} trials are too many; the limit is {MAX_TRIALS:,}",
             "start with fewer trials; a sweep can be extended later",
             "trials",
         )

@@ -26,7 +26,7 @@ from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 from stoker.sweeps import other_names
 from stoker.sweeps.domains import Choices, Domain, choices, continuous, steps, whole
-from stoker.sweeps.values import DEEPEST, Value, from_data, plain, typed
+from stoker.sweeps.values import MAX_DEPTH, Value, from_data, plain, typed
 
 _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
 _ANY_CALL = re.compile(r"\s*[A-Za-z_][A-Za-z_0-9.]*\(.*\)\s*", re.DOTALL)
@@ -34,8 +34,8 @@ _QUALIFIED_CALL = re.compile(r"(?:[A-Za-z_][A-Za-z_0-9]*\.)*([A-Za-z_][A-Za-z_0-
 _NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # Hydra: +db.user, ~opt
 _FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
 _Row = tuple[Value, ...]
-LARGEST_FILE = 64 << 20  # bytes
-MOST_LINES = 1_000_000
+MAX_FILE_BYTES = 64 << 20  # bytes
+MAX_LINES = 1_000_000
 
 
 def check_name(name: str) -> str:
@@ -175,8 +175,8 @@ def _lines(inside: str, folder: str) -> list[Value]:
     text = _content(name, (Path(folder) / name).expanduser())
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     values = [typed(line) for line in lines if line]
-    if len(values) > MOST_LINES:
-        raise UsageError(f"`{name}` has {len(values):,} lines; the limit is {MOST_LINES:,}")
+    if len(values) > MAX_LINES:
+        raise UsageError(f"`{name}` has {len(values):,} lines; the limit is {MAX_LINES:,}")
     return values
 
 
@@ -188,13 +188,13 @@ def _content(name: str, path: Path) -> str:
                 raise UsageError(
                     f"`{name}` is not a regular file", "write its lines into a regular file"
                 )
-            data = file.read(LARGEST_FILE + 1)
+            data = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"cannot read `{name}`: {reason}") from None
-    if len(data) > LARGEST_FILE:
+    if len(data) > MAX_FILE_BYTES:
         raise UsageError(
-            f"`{name}` is larger than {LARGEST_FILE >> 20} MiB",
+            f"`{name}` is larger than {MAX_FILE_BYTES >> 20} MiB",
             "let the program read the file, and sweep over line numbers",
         )
     return data.decode("utf-8", "surrogateescape")
@@ -250,8 +250,8 @@ class _Reader:
         if char == "[":
             self._at += 1
             self._depth += 1
-            if self._depth > DEEPEST:
-                raise UsageError("a list is nested too deeply", f"at most {DEEPEST} levels")
+            if self._depth > MAX_DEPTH:
+                raise UsageError("a list is nested too deeply", f"at most {MAX_DEPTH} levels")
             data = [value.data for value in self.items("]") if isinstance(value, Value)]
             self._depth -= 1
             return Value(data, self._text[start : self._at])

@@ -18,9 +18,9 @@ _REAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 _NON_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
 _WORDS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}
-_MOST_DIGITS = 300  # longer digit strings are strings; Python refuses to convert 4300 digits
-DEEPEST = 50  # nesting levels of lists and tables
-_MOST_PARTS = 100_000  # per value: a few lines of YAML with aliases can expand to billions
+_MAX_DIGITS = 300  # longer digit strings are strings; Python refuses to convert 4300 digits
+MAX_DEPTH = 50  # nesting levels of lists and tables
+_MAX_PARTS = 100_000  # per value: a few lines of YAML with aliases can expand to billions
 
 
 class Value(Record):
@@ -44,7 +44,7 @@ def typed(text: str) -> Value:
         raise UsageError(
             f"`{text}` cannot be the value of a parameter", "quote it if it is a string"
         )
-    if len(text) <= _MOST_DIGITS and not _LEADING_ZERO.match(text):
+    if len(text) <= _MAX_DIGITS and not _LEADING_ZERO.match(text):
         if _WHOLE.fullmatch(text):
             return Value(int(text), text)
         if _REAL.fullmatch(text):
@@ -125,16 +125,16 @@ class _Check:
     def checked(self, data: object, depth: int) -> object:
         """Return a copy of `data`; raises UsageError if it cannot be a parameter value."""
         self._parts += 1
-        if depth > DEEPEST:
-            raise UsageError(f"{self._where} is nested too deeply", f"at most {DEEPEST} levels")
-        if self._parts > _MOST_PARTS:
-            raise UsageError(f"{self._where} has more than {_MOST_PARTS:,} elements")
+        if depth > MAX_DEPTH:
+            raise UsageError(f"{self._where} is nested too deeply", f"at most {MAX_DEPTH} levels")
+        if self._parts > _MAX_PARTS:
+            raise UsageError(f"{self._where} has more than {_MAX_PARTS:,} elements")
         if data is None or isinstance(data, bool):
             return data
         if isinstance(data, int):
-            if data.bit_length() > _MOST_DIGITS * 3:
+            if data.bit_length() > _MAX_DIGITS * 3:
                 raise UsageError(
-                    f"{self._where} is a number of more than {_MOST_DIGITS} digits",
+                    f"{self._where} is a number of more than {_MAX_DIGITS} digits",
                     "quote it if it is a string",
                 )
             return data

@@ -11,12 +11,19 @@ from collections.abc import Iterable
 from itertools import pairwise
 from operator import itemgetter
 
-from stoker.core.formats.time_series import MEASURES, TICKS, TRACKS, Point, Reading, chart
+from stoker.core.formats.time_series import (
+    MEASURES,
+    TICKS_PER_SECOND,
+    TRACKS,
+    Point,
+    Reading,
+    chart,
+)
 from stoker.core.record import Record
 from stoker.store import usage_history
 
 # A longer pause between readings is a gap. By level: fine readings, five-minute readings.
-_GAP_TICKS = (60 * TICKS, round(2.2 * usage_history.STRETCH_SECONDS * TICKS))
+_GAP_TICKS = (60 * TICKS_PER_SECOND, round(2.2 * usage_history.STRETCH_SECONDS * TICKS_PER_SECOND))
 # Later readings were taken while the clock was wrong.
 _AHEAD_SECONDS = 60.0
 
@@ -46,18 +53,18 @@ def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
 
 
 def _series(kind: str, readings: Iterable[tuple[int, Reading]], most: int) -> dict[str, Series]:
-    latest = round((time.time() + _AHEAD_SECONDS) * TICKS)
+    latest = round((time.time() + _AHEAD_SECONDS) * TICKS_PER_SECOND)
     known = [(at, level, values) for level, (at, values) in readings if at <= latest]
     known.sort(key=itemgetter(0))
     gaps = []
     for (start, level, _), (end, next_level, _) in pairwise(known):
         if end - start > _GAP_TICKS[max(level, next_level)]:
-            gaps.append((start / TICKS, end / TICKS))
+            gaps.append((start / TICKS_PER_SECOND, end / TICKS_PER_SECOND))
     found = {}
     for column, name in enumerate(TRACKS[kind]):
         measure = MEASURES[name]
         points = [
-            (at / TICKS, value * measure.step)
+            (at / TICKS_PER_SECOND, value * measure.step)
             for at, _, values in known
             if (value := values[column]) is not None
         ]

@@ -28,17 +28,17 @@ from stoker.supervisor.process_usage import UsageSampler
 
 TRACER_LOCK = "tracer.lock"
 
-_LONGEST_INTERVAL = 10.0  # seconds; a longer pause would show as a gap (see usage_charts.py)
+_MAX_INTERVAL = 10.0  # seconds; a longer pause would show as a gap (see usage_charts.py)
 _GPU_TICKS = 2  # a reading of each GPU is stored every so many ticks
 _IDLE_TICKS = 12  # exit after so many ticks without jobs and without samples from the daemon
-_LONGEST_LINE = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
 
 GpuValues = tuple[float | None, ...]  # utilization, memory, power, temperature
 
 
 class UsageRecorder:
     def __init__(self, settings: Settings) -> None:
-        self._interval = min(_LONGEST_INTERVAL, max(0.01, settings.trace_seconds))
+        self._interval = min(_MAX_INTERVAL, max(0.01, settings.trace_seconds))
         self._queue = QueueReader(settings.state_dir)
         self._tag = self._queue.tag()
         self._traces = TraceWriter(settings.state_dir, self._tag)
@@ -165,7 +165,7 @@ class Inbox:
         if not data:
             return None
         *lines, rest = (self._rest + data).split(b"\n")
-        self._rest = rest if len(rest) < _LONGEST_LINE else b""
+        self._rest = rest if len(rest) < _MAX_LINE_BYTES else b""
         samples = []
         for line in filter(None, lines):
             try:

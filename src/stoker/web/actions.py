@@ -12,7 +12,7 @@ from stoker.errors import Conflict, NotFound, UsageError
 from stoker.store import history, job_queries, meta
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 
-_HIGHEST_PRIORITY = 10**9
+_MAX_PRIORITY = 10**9
 
 
 def act_on_jobs(queue: Queue, form: JobsAct) -> dict[str, object]:
@@ -57,7 +57,7 @@ def _move_first(queue: Queue, ids: list[int]) -> dict[str, object]:
     """Move jobs to the front of the queue; they keep their order among themselves."""
     top = history.top_priority(queue.db, set(ids))
     priority = max(0, 0 if top is None else top + 1)
-    if priority > _HIGHEST_PRIORITY:
+    if priority > _MAX_PRIORITY:
         raise Conflict(
             "another job already has the highest priority", "lower the priority of that job"
         )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import notice, plural, print_json, wants_colour
+from stoker.cli.output import notice, plural, print_json, wants_color
 from stoker.client import views
 from stoker.client.log_text import read_from, read_lines, whole_characters
 from stoker.client.queue import Queue
@@ -133,9 +133,9 @@ class Printer:
     """Prints raw log bytes as lines that are safe for a terminal. `live`: without buffering."""
 
     def __init__(self, live: bool = True) -> None:
-        self._view = LogView(wants_colour(), live)
+        self._view = LogView(wants_color(), live)
         self._rest = b""
-        self._colour = wants_colour()
+        self._color = wants_color()
 
     def feed(self, block: bytes) -> None:
         data = self._rest + block
@@ -146,7 +146,7 @@ class Printer:
     def finish(self) -> None:
         self._write(self._view.feed(to_text(self._rest)) + self._view.finish())
         self._rest = b""
-        if self._colour:
+        if self._color:
             sys.stdout.write("\x1b[0m")
         sys.stdout.flush()
 
@@ -163,7 +163,7 @@ class JsonPrinter(Printer):
     def __init__(self, job: int) -> None:
         super().__init__()
         self._job = job
-        self._view, self._colour = LogView(False, True), False
+        self._view, self._color = LogView(False, True), False
 
     def _write(self, lines: list[str]) -> None:
         for line in lines:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from stoker.cli.output import notice, print_json, wants_colour
+from stoker.cli.output import notice, print_json, wants_color
 from stoker.cli.verbs.results import chosen_metric, find_reported
 from stoker.client.reports import JobFiles, Reported, curve_of
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
@@ -77,7 +77,7 @@ def run(parsed: Parsed) -> int:
 
     width, height = _size(parsed)
     plain = bool(parsed["ascii"]) or not knows_unicode(sys.stdout.encoding)
-    print(draw(figure, width, height, color=wants_colour(), ascii=plain))
+    print(draw(figure, width, height, color=wants_color(), ascii=plain))
     return 0
 
 

@@ -165,7 +165,7 @@ def _record(gpus: int, policy: str, result: Result, took: float) -> dict[str, ob
         "wait_p99_s": _quantile(waits, 0.99),
         "wait_max_s": waits[-1] if waits else 0.0,
         "makespan_s": result.makespan,
-        "utilisation": result.utilisation,
+        "utilisation": result.utilization,
         "took_s": took,
     }
 

@@ -22,7 +22,7 @@ _ACTIONS = ("status", "stop")
 _MODULE = "stoker.web.server"
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
-_LARGEST_LOG = 1 << 20
+_MAX_LOG_BYTES = 1 << 20
 
 VERB = Verb(
         "web",
@@ -176,7 +176,7 @@ class _ServerError(Error):
 
 def _open_log(path: str) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    if os.path.exists(path) and os.stat(path).st_size > _LARGEST_LOG:
+    if os.path.exists(path) and os.stat(path).st_size > _MAX_LOG_BYTES:
         flags |= os.O_TRUNC
     return os.open(path, flags, 0o600)
 

@@ -10,7 +10,7 @@ from stoker.supervisor.messages import INHERIT
 __all__ = ["INHERIT", "End", "Job", "Summary", "wants_zero"]
 
 # Shells use exit codes above 128 for signals; `stoker run` has the same limit.
-_MOST_FAILED = 101
+_MAX_FAILED = 101
 _INTERRUPTED = 130
 
 
@@ -58,7 +58,7 @@ class Summary(Record):
         """The number of failed jobs (at most 101), 0 if `zero`, 130 after an interrupt."""
         if self.was_interrupted:
             return _INTERRUPTED
-        return 0 if zero else min(self.failed, _MOST_FAILED)
+        return 0 if zero else min(self.failed, _MAX_FAILED)
 
 
 def wants_zero(flag: bool = False) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import argparse
     from typing import NoReturn
 
-_LARGEST_SHUFFLE = 1 << 25  # 128 MiB of numbers, about ten seconds
+_MAX_SHUFFLE = 1 << 25  # 128 MiB of numbers, about ten seconds
 _CHECKED = 1 << 18  # commands that are generated before the first is printed
 _BATCH_SIZE = 1000
 
@@ -148,11 +148,11 @@ def chosen(total: int, count: int, seed: int | None) -> Iterable[int]:
     import random
 
     rng = random.Random(seed)
-    if total <= _LARGEST_SHUFFLE and (seed is not None or count > total // 4):
+    if total <= _MAX_SHUFFLE and (seed is not None or count > total // 4):
         numbers = array("I", range(total))
         rng.shuffle(numbers)
         return numbers[:count]
-    if count > min(_LARGEST_SHUFFLE, total // 2):
+    if count > min(_MAX_SHUFFLE, total // 2):
         raise Error(
             f"{count} of {total} combinations are too many to shuffle",
             "use a smaller --n-samples or --sampling-mode grid",

@@ -6,7 +6,7 @@ from stoker.errors import UsageError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _NUMBER = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)"
-_LONGEST_SECONDS = 1e10  # three centuries; longer values are typos, and floats stay exact
+_MAX_SECONDS = 1e10  # three centuries; longer values are typos, and floats stay exact
 _MANY_DIGITS = 30  # more than any valid value; int() refuses texts of 4300 digits
 
 
@@ -20,7 +20,7 @@ def parse_duration(text: str, bare: str = "m") -> float:
     """
     stripped = text.strip().lower()
     seconds = _clock(stripped) if ":" in stripped else _unit_sum(stripped, bare)
-    if seconds is None or seconds > _LONGEST_SECONDS:
+    if seconds is None or seconds > _MAX_SECONDS:
         raise UsageError(
             f"`{text}` is not a duration", "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS"
         )

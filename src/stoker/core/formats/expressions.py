@@ -35,8 +35,8 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], object]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
-_LONGEST = 2000
-_DEEPEST = 100  # nesting levels; each needs a few frames of Python's stack
+_MAX_LENGTH = 2000
+_MAX_DEPTH = 100  # nesting levels; each needs a few frames of Python's stack
 HINT = "for example: lr < 0.01 and opt == 'adam'"
 
 
@@ -45,10 +45,10 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        if len(text) > _LONGEST:
+        if len(text) > _MAX_LENGTH:
             raise UsageError(
                 f"an expression of {len(text)} characters is too long",
-                f"write at most {_LONGEST} characters",
+                f"write at most {_MAX_LENGTH} characters",
             )
         try:
             self._tree = ast.parse(text.strip(), mode="eval").body
@@ -164,9 +164,9 @@ class Expression:
 
 
 def _is_deep(node: ast.AST) -> bool:
-    """Whether the tree has more than _DEEPEST levels; does not recurse."""
+    """Whether the tree has more than _MAX_DEPTH levels; does not recurse."""
     level: list[ast.AST] = [node]
-    for _ in range(_DEEPEST):
+    for _ in range(_MAX_DEPTH):
         level = [child for parent in level for child in ast.iter_child_nodes(parent)]
         if not level:
             return False
@@ -176,7 +176,7 @@ def _is_deep(node: ast.AST) -> bool:
 def _too_deep(text: str) -> UsageError:
     return UsageError(
         f"`{text[:40]}...` is nested too deeply",
-        f"use at most {_DEEPEST} levels of operators and parentheses",
+        f"use at most {_MAX_DEPTH} levels of operators and parentheses",
     )
 
 

@@ -18,7 +18,7 @@ from stoker.core.formats.sizes import format_size
 _WINDOW = 60
 
 # Characters kept of a line: its end. A program may write gigabytes without a line end.
-LONGEST_LINE = 1 << 20
+MAX_LINE_LENGTH = 1 << 20
 
 # Everything but text and line ends. Tabs are text.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -32,8 +32,8 @@ _ESCAPE = re.compile("\x1b[ -/]{0,8}([0-~]?)")
 _STRINGS = frozenset("]PX^_")
 _STRING_END = re.compile("[\x07\x18\x1a\x1b\n\x9c]")
 
-_COLOUR = re.compile("\x1b\\[[0-9;:]*m")
-_COLOUR_ARGUMENT = frozenset("0123456789;:")
+_COLOR = re.compile("\x1b\\[[0-9;:]*m")
+_COLOR_ARGUMENT = frozenset("0123456789;:")
 
 
 class LogView:
@@ -43,8 +43,8 @@ class LogView:
     cursor-up of a progress bar can reach them.
     """
 
-    def __init__(self, keep_colours: bool, live: bool = False) -> None:
-        self._keep_colours = keep_colours
+    def __init__(self, keep_colors: bool, live: bool = False) -> None:
+        self._keep_colors = keep_colors
         self._first_reach = 0 if live else _WINDOW
         self._begin()
 
@@ -55,7 +55,7 @@ class LogView:
         self._length = 0  # upper bound of the length of that text
         self._dropped = 0  # characters removed from the beginning of the current row
         self.is_rewritten = False  # whether the current row was overwritten, like a progress bar
-        self._colours = ""  # set at the left edge, before the text that they apply to
+        self._colors = ""  # set at the left edge, before the text that they apply to
         self._is_at_left = True  # the next text replaces the row instead of appending to it
         self._floor = 0  # the first row that can still change
         self._reach = self._first_reach  # how many rows the cursor has moved up so far
@@ -96,15 +96,15 @@ class LogView:
     def current(self) -> list[str]:
         """Return the lines that can still change, without colors."""
         rows = self.rows()
-        if not _COLOUR.sub("", rows[-1]):
+        if not _COLOR.sub("", rows[-1]):
             rows.pop()
-        return [_COLOUR.sub("", row) for row in rows]
+        return [_COLOR.sub("", row) for row in rows]
 
     def finish(self) -> list[str]:
         """Return the remaining lines at the end of the log."""
         self._leave()
         rows = self._rows
-        if not _COLOUR.sub("", rows[-1]):
+        if not _COLOR.sub("", rows[-1]):
             rows.pop()
         self._begin()
         return rows
@@ -147,13 +147,13 @@ class LogView:
             return
         if self._is_at_left:
             self._clear()
-            if self._colours:
-                self._text.append(self._colours)
-                self._colours = ""
+            if self._colors:
+                self._text.append(self._colors)
+                self._colors = ""
             self._is_at_left = False
         self._text.append(text)
         self._length += len(text)
-        if self._length > 2 * LONGEST_LINE:
+        if self._length > 2 * MAX_LINE_LENGTH:
             self._drop()
 
     def _clear(self) -> None:
@@ -163,12 +163,12 @@ class LogView:
     def _drop(self) -> None:
         """Drop the beginning of a line that is too long."""
         whole = "".join(self._text)
-        self._dropped += max(0, len(whole) - LONGEST_LINE)
-        self._text = [whole[-LONGEST_LINE:]]
-        self._length = LONGEST_LINE
+        self._dropped += max(0, len(whole) - MAX_LINE_LENGTH)
+        self._text = [whole[-MAX_LINE_LENGTH:]]
+        self._length = MAX_LINE_LENGTH
 
     def _joined(self) -> str:
-        if self._length > LONGEST_LINE:
+        if self._length > MAX_LINE_LENGTH:
             self._drop()
         text = "".join(self._text)
         if not self._dropped:
@@ -193,9 +193,9 @@ class LogView:
 
     def _leave(self) -> None:
         """Store the current row."""
-        if self._colours:
-            self._text.append(self._colours)
-            self._colours = ""
+        if self._colors:
+            self._text.append(self._colors)
+            self._colors = ""
         self._rows[self._row] = self._joined()
 
     def _enter(self, row: int) -> None:
@@ -268,8 +268,8 @@ class LogView:
     def _move(self, argument: str, final: str) -> None:
         """Apply a sequence that changes lines; ignore all others."""
         if final == "m":
-            if self._keep_colours and _COLOUR_ARGUMENT.issuperset(argument):
-                self._colour(f"\x1b[{argument}m")
+            if self._keep_colors and _COLOR_ARGUMENT.issuperset(argument):
+                self._color(f"\x1b[{argument}m")
         elif final == "K":
             if argument not in ("", "0"):
                 self._is_at_left = True
@@ -284,9 +284,9 @@ class LogView:
         elif final == "G" and int(argument or 1) <= 1:
             self._is_at_left = self.is_rewritten = True
 
-    def _colour(self, sequence: str) -> None:
+    def _color(self, sequence: str) -> None:
         if self._is_at_left:
-            self._colours += sequence
+            self._colors += sequence
         else:
             self._text.append(sequence)
 
@@ -305,7 +305,7 @@ class RawView:
 
     def feed(self, text: str) -> list[str]:
         *final, self._row = (self._row + text.translate(_SYMBOLS)).split("\n")
-        self._row = self._row[-LONGEST_LINE:]
+        self._row = self._row[-MAX_LINE_LENGTH:]
         return final
 
     def rows(self) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.errors import UsageError
 
 _UNITS = ("", "k", "m", "g", "t")
-_LARGEST_BYTES = 1 << 62
+_MAX_BYTES = 1 << 62
 
 
 def parse_size(text: str) -> int:
@@ -24,7 +24,7 @@ def parse_size(text: str) -> int:
     digits = number.replace(".", "", 1)
     if unit in _UNITS and digits.isascii() and digits.isdigit():
         size = float(number) * base ** _UNITS.index(unit)
-        if size <= _LARGEST_BYTES:
+        if size <= _MAX_BYTES:
             return int(size)
     raise UsageError(f"`{text}` is not a size", "write 512M, 20G or a number of bytes")
 

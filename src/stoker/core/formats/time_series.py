@@ -12,8 +12,8 @@ from operator import itemgetter
 
 from stoker.core.record import Record
 
-TICKS = 100  # units of time in a second
-_LONGEST_SHIFT = 63  # limits the number of bits of a decoded integer
+TICKS_PER_SECOND = 100  # units of time in a second
+_MAX_SHIFT = 63  # limits the number of bits of a decoded integer
 
 Reading = tuple[int, tuple[int | None, ...]]
 Point = tuple[float, float | None]  # (unix seconds, value); None begins a gap
@@ -135,7 +135,7 @@ def _numbers(data: bytes) -> Iterator[int]:
     number = shift = 0
     for byte in data:
         if byte & 0x80:
-            if shift > _LONGEST_SHIFT:
+            if shift > _MAX_SHIFT:
                 raise ValueError("a number in the block of readings is too large")
             number |= (byte & 0x7F) << shift
             shift += 7

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from stoker.core.metrics.report_line import (
-    LONGEST_LINE,
+    MAX_LINE_LENGTH,
     PREFIX,
     InvalidReport,
     Report,
@@ -65,8 +65,8 @@ class Reader:
     def _keep(self, buffer: bytes, start: int) -> None:
         """Keep the incomplete line that begins at `start`; everything before it is parsed."""
         tail = b"" if self._skips else buffer[start:]
-        if len(tail) > LONGEST_LINE:
-            self._record_invalid(self._lines + 1, f"a line of more than {LONGEST_LINE} bytes")
+        if len(tail) > MAX_LINE_LENGTH:
+            self._record_invalid(self._lines + 1, f"a line of more than {MAX_LINE_LENGTH} bytes")
             self._skips = True
             tail = b""
         self.offset += len(buffer) - len(tail)
@@ -121,7 +121,7 @@ class MetricsReader(Reader):
             self._record_invalid(number, str(error))
         # A job killed during a write leaves a partial line, and the next attempt appends to it.
         start = line.rfind(b"{", 1)
-        if start > 0 and len(line) <= LONGEST_LINE:
+        if start > 0 and len(line) <= MAX_LINE_LENGTH:
             try:
                 return [read_json_line(line[start:])]
             except InvalidReport:

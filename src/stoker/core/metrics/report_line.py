@@ -16,12 +16,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import TypeGuard
 
-LONGEST_LINE = 1_000_000
-LONGEST_TEXT = 1000  # characters of a text value; longer text is truncated
+MAX_LINE_LENGTH = 1_000_000
+MAX_TEXT_LENGTH = 1000  # characters of a text value; longer text is truncated
 RESERVED = ("step", "at", "attempt")
 PREFIX = b"stoker:"
 
-_LARGEST_INT = 2**63 - 1
+_MAX_INT = 2**63 - 1
 _NAME = re.compile(r"[\w./@-]{1,200}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -46,8 +46,8 @@ def read_json_line(line: bytes) -> Report:
     >>> read_json_line(b'{"val_loss": 0.2, "step": 10}')
     Report(step=10, values={'val_loss': 0.2}, at=None, attempt=None)
     """
-    if len(line) > LONGEST_LINE:
-        raise InvalidReport(f"a line of more than {LONGEST_LINE} bytes")
+    if len(line) > MAX_LINE_LENGTH:
+        raise InvalidReport(f"a line of more than {MAX_LINE_LENGTH} bytes")
     try:
         content = json.loads(line.decode("utf-8"))
     except UnicodeDecodeError:
@@ -70,8 +70,8 @@ def read_printed_line(line: bytes) -> Report | None:
             break
     else:
         return None
-    if len(part) > LONGEST_LINE:
-        raise InvalidReport(f"a line of more than {LONGEST_LINE} bytes")
+    if len(part) > MAX_LINE_LENGTH:
+        raise InvalidReport(f"a line of more than {MAX_LINE_LENGTH} bytes")
     if b"=" not in part:
         return None  # other output that happens to start with `stoker:`
     try:
@@ -128,8 +128,8 @@ def _report(content: Mapping[str, object]) -> Report:
 
 def _value(name: str, value: object) -> object:
     if isinstance(value, str):
-        return value if len(value) <= LONGEST_TEXT else value[: LONGEST_TEXT - 1] + "…"
-    if isinstance(value, int) and abs(value) > _LARGEST_INT:
+        return value if len(value) <= MAX_TEXT_LENGTH else value[: MAX_TEXT_LENGTH - 1] + "…"
+    if isinstance(value, int) and abs(value) > _MAX_INT:
         try:
             return float(value)
         except OverflowError:

@@ -25,8 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_NAMES = 2000  # per file: names such as `loss_1`, `loss_2`, ... must not exhaust memory
-_MOST_CUTS = 1000
+MAX_NAMES = 2000  # per file: names such as `loss_1`, `loss_2`, ... must not exhaust memory
+_MAX_CUTS = 1000
 _STATE_VERSION = 1
 
 
@@ -74,7 +74,7 @@ class Timeline:
         if any(later >= attempt and cut <= step for later, cut in self.cuts):
             return
         rest = [(a, s) for a, s in self.cuts if a > attempt or s < step]
-        self.cuts = sorted([*rest, (attempt, step)])[-_MOST_CUTS:]
+        self.cuts = sorted([*rest, (attempt, step)])[-_MAX_CUTS:]
 
 
 class _Tally:
@@ -242,7 +242,7 @@ class Collector:
             for name, value in report.values.items():
                 tally = tallies.get(name)
                 if tally is None:
-                    if len(tallies) >= MOST_NAMES:
+                    if len(tallies) >= MAX_NAMES:
                         continue
                     tally = tallies[name] = _Tally()
                 tally.add(value, report.step, number)

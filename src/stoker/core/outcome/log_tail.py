@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 TAIL_BYTES = 16 << 10
-_LONGEST = 200
+_MAX_LENGTH = 200
 _HEADER = b"Traceback (most recent call last)"
 _REPORT = b"stoker:"
 _AROUND = "()[]{}<>,;:.!?'\"`"
@@ -49,4 +49,4 @@ def masked(text: str) -> str:
 
 def _shorten(line: bytes) -> str:
     text = line.decode("utf-8", "replace").strip()
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"

@@ -54,7 +54,7 @@ class Result(Record):
 
     waits: list[float]
     makespan: float
-    utilisation: float  # of the devices, 0 to 1, from the first submit to the last end
+    utilization: float  # of the devices, 0 to 1, from the first submit to the last end
 
 
 class EqualDevices:

@@ -17,7 +17,7 @@ from stoker.core.record import Record
 _MAX_PAST_WEIGHT = 0.9
 _SHORTEST = 1.0  # seconds; differences below that are noise
 # Estimates are used for backfill only if durations are within a factor of 2.
-_WIDEST_SPREAD = log(2)
+_MAX_SPREAD = log(2)
 _MARGIN = 1.5
 _MANY_RUNS = 100
 
@@ -32,7 +32,7 @@ class Estimate(Record):
     @property
     def is_steady(self) -> bool:
         """Whether the durations vary little enough for backfill."""
-        return self.spread <= _WIDEST_SPREAD
+        return self.spread <= _MAX_SPREAD
 
     @property
     def bound(self) -> float | None:

@@ -18,7 +18,7 @@ class GpuUse(Record):
     """GPU use of one attempt."""
 
     memory: int | None = None  # peak on one GPU, bytes
-    utilisation: float | None = None  # mean, percent
+    utilization: float | None = None  # mean, percent
     energy: float | None = None  # joules
     was_full: bool = False  # one of its GPUs had almost no free memory in the last sample
 
@@ -29,11 +29,11 @@ NOTHING_SEEN = GpuUse()
 class _Meter:
     """Running totals of one attempt."""
 
-    __slots__ = ("energy", "full", "memory", "pids", "samples", "seen_at", "utilisation")
+    __slots__ = ("energy", "full", "memory", "pids", "samples", "seen_at", "utilization")
 
     def __init__(self) -> None:
         self.memory = 0
-        self.utilisation = 0.0
+        self.utilization = 0.0
         self.samples = 0
         self.energy = 0.0
         self.seen_at: float | None = None
@@ -74,7 +74,7 @@ class UsageMeters:
             elif not is_gone:
                 meter.full.discard(gpu.number)
             if gpu.utilisation is not None:
-                meter.utilisation += gpu.utilisation
+                meter.utilization += gpu.utilisation
                 meter.samples += 1
             if gpu.power is not None and meter.seen_at is not None:
                 meter.energy += gpu.power * max(0.0, at - meter.seen_at) / len(jobs_here)
@@ -86,7 +86,7 @@ class UsageMeters:
         meter = self._by_attempt.pop(attempt, None)
         if meter is None:
             return NOTHING_SEEN
-        mean = meter.utilisation / meter.samples if meter.samples else None
+        mean = meter.utilization / meter.samples if meter.samples else None
         return GpuUse(meter.memory or None, mean, meter.energy or None, bool(meter.full))
 
     def _meter(self, attempt: int) -> _Meter:

@@ -11,7 +11,7 @@ from stoker.errors import NotFound, UsageError
 from stoker.sweeps.files import gpu_task_scheduler_file, keys, toml_file, wandb_file, yaml_text
 from stoker.sweeps.spec import SweepSpec
 
-_LARGEST = 64 << 20  # bytes; longer lists of values belong in a file read with file(...)
+_MAX_BYTES = 64 << 20  # bytes; longer lists of values belong in a file read with file(...)
 
 
 def load(path: str | Path) -> SweepSpec:
@@ -45,13 +45,13 @@ def from_table(
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
+            content = file.read(_MAX_BYTES + 1)
     except FileNotFoundError:
         raise NotFound(f"the file `{path}` does not exist") from None
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
-    if len(content) > _LARGEST:
-        raise UsageError(f"`{path}` is larger than {_LARGEST >> 20} MiB")
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"`{path}` is larger than {_MAX_BYTES >> 20} MiB")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:

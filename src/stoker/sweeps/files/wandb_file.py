@@ -22,7 +22,7 @@ from stoker.sweeps.search_space import Axis, axis, make_space
 from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
 from stoker.sweeps.template import template
 from stoker.sweeps.template.template import Template
-from stoker.sweeps.values import DEEPEST, from_data
+from stoker.sweeps.values import MAX_DEPTH, from_data
 
 _KEYS_WORDS = (
     "program command method metric parameters name description project entity run_cap "
@@ -108,8 +108,8 @@ def _name(title: str) -> str | None:
 def _axes(
     given: Mapping[str, object], place: str, prefix: str, depth: int = 0, *, is_toml: bool
 ) -> Iterator[Axis]:
-    if depth > DEEPEST:
-        raise UsageError("`parameters` is nested too deeply", f"at most {DEEPEST} levels")
+    if depth > MAX_DEPTH:
+        raise UsageError("`parameters` is nested too deeply", f"at most {MAX_DEPTH} levels")
     for name, described in given.items():
         where = f"{place}.{name}"
         if not isinstance(described, Mapping):
