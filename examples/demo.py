@@ -40,8 +40,8 @@ def run() -> int:
         file.write(_TRIAL)
     with open(sweep, "w", encoding="utf-8") as file:
         file.write(_SWEEP.format(python=quote(sys.executable), trial=quote(trial)))
-    python = _shown(sys.executable)
-    stoker = _shown(os.path.join(os.path.dirname(sys.executable), "stoker"))
+    python = _short_path(sys.executable)
+    stoker = _short_path(os.path.join(os.path.dirname(sys.executable), "stoker"))
     print("# twelve trials on four simulated GPUs")
     _show(f"STOKER_DEVICES=4 {stoker} run --devices 0,1,2,3 --log-dir {logs} {sweep}")
     failed = main(["run", "--devices", "0,1,2,3", "--log-dir", logs, sweep])
@@ -59,7 +59,7 @@ def _show(command: str) -> None:
     print(f"$ {command}", flush=True)  # before the command writes to stderr
 
 
-def _shown(path: str) -> str:
+def _short_path(path: str) -> str:
     """The path relative to the current folder, quoted for a shell."""
     inside = os.path.relpath(path)
     return quote(path if inside.startswith("..") else inside)

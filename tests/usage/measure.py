@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
+from stoker.store.usage_history import FILE_NAME, TraceWriter, TrackRow
 from stoker.supervisor import kill_processes, process_tags
 from stoker.supervisor.process_usage import UsageSampler
 from stoker.usage.usage_charts import gpu_trace, job_trace
@@ -37,7 +37,7 @@ def measure_size(folder: Path, days: int = 40) -> None:
         writer.close()
         begun = time.process_time()
         writer = TraceWriter(str(place), 1)
-        writer.tick(time.time(), [], lambda job: False)
+        writer.append(time.time(), [], lambda job: False)
         writer.close()
         print(f"opened and checked in {1000 * (time.process_time() - begun):.1f} ms")
         measure_read(place)
@@ -82,9 +82,9 @@ def measure_tick(folder: Path, tag: int, jobs: int) -> None:
         begun = time.process_time()
         found = trees.sample(attempts, time.monotonic()) if jobs else {}
         looked = time.process_time()
-        rows = [Row("job_processes", str(id), (int(tree.cpu or 0), tree.memory >> 16))
+        rows = [TrackRow("job_processes", str(id), (int(tree.cpu or 0), tree.memory >> 16))
                 for id, tree in found.items()]  # fmt: skip
-        writer.tick(time.time(), rows, lambda job: False)
+        writer.append(time.time(), rows, lambda job: False)
         ended = time.process_time()
         looks, writes = looks + looked - begun, writes + ended - looked
         most = max(most, ended - looked)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoker.core.formats.time_series import gather
-from stoker.store.usage_history import FILE_NAME, Row, TraceWriter
+from stoker.store.usage_history import FILE_NAME, TraceWriter, TrackRow
 
 GIB = 1 << 30
 DAY = 86400.0
@@ -31,26 +31,26 @@ class SimulatedHost:
     def uuid(number: int) -> str:
         return f"GPU-{number:08x}-0000-4000-8000-000000000000"
 
-    def gpu_rows(self) -> Iterator[Row]:
+    def gpu_rows(self) -> Iterator[TrackRow]:
         for uuid in self._gpus:
-            yield Row("gpu", uuid, gather("gpu", [self._look()]))
+            yield TrackRow("gpu", uuid, gather("gpu", [self._values()]))
 
-    def job_rows(self, with_gpus: bool) -> Iterator[Row]:
+    def job_rows(self, with_gpus: bool) -> Iterator[TrackRow]:
         rng = self._rng
         for place in range(self._jobs):
             if rng.random() < 1 / 2000:  # another job starts, about every 3 hours
                 self._current[place], self._next_job = self._next_job, self._next_job + 1
             key = str(self._current[place])
             memory = 20 * GIB + rng.gauss(0, 1) * (50 << 20)
-            yield Row(
+            yield TrackRow(
                 "job_processes",
                 key,
                 gather("job_processes", [(max(0, rng.gauss(400, 40)), memory)]),
             )
             if with_gpus:
-                yield Row("job_gpus", key, gather("job_gpus", [self._look()]))
+                yield TrackRow("job_gpus", key, gather("job_gpus", [self._values()]))
 
-    def _look(self) -> tuple[float, float, float, float]:
+    def _values(self) -> tuple[float, float, float, float]:
         rng = self._rng
         use = min(100, max(0, rng.gauss(80, 15)))
         memory = 60 * GIB + rng.gauss(0, 1) * GIB / 4
@@ -66,7 +66,7 @@ def run(
         rows = list(host.job_rows(has_gpus))
         if has_gpus:
             rows += host.gpu_rows()
-        writer.tick(start + tick * pace, rows, lambda job: False)
+        writer.append(start + tick * pace, rows, lambda job: False)
         assert writer.error is None
 
 

@@ -21,7 +21,7 @@ from tests.lab import Lab, wait_until
 ALL = 1_000_000
 
 
-def tracer(lab: Lab) -> int | None:
+def recorder_pid(lab: Lab) -> int | None:
     return locks.holder(str(lab.state_dir), TRACER_LOCK)
 
 
@@ -33,7 +33,7 @@ def count(lab: Lab, job: int) -> int:
 def test_long_job_is_recorded_after_the_recorder_was_killed(quick_lab: Lab) -> None:
     job = quick_lab.submit("--gpus", "0", "sleep 600")
     wait_until(lambda: count(quick_lab, job) > 3, what="readings")
-    pid, before = tracer(quick_lab), count(quick_lab, job)
+    pid, before = recorder_pid(quick_lab), count(quick_lab, job)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: count(quick_lab, job) > before + 3, what="more readings")
@@ -48,7 +48,7 @@ def test_recorder_exits_with_the_last_job_and_restarts_with_the_next(quick_lab: 
         job = lab.submit("--gpus", "0", gate.wait)
         wait_until(partial(count, lab, job), what="readings")
         gate.open()
-        wait_until(lambda: tracer(lab) is None, what="the recorder to exit")
+        wait_until(lambda: recorder_pid(lab) is None, what="the recorder to exit")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -56,7 +56,7 @@ def test_recorder_exits_with_its_daemon(quick_lab: Lab, number: int) -> None:
     lab = quick_lab
     job = lab.submit("--gpus", "0", "sleep 600")
     wait_until(lambda: count(lab, job), what="readings")
-    pid, daemon = tracer(lab), lab.daemon_pid()
+    pid, daemon = recorder_pid(lab), lab.daemon_pid()
     assert pid is not None and daemon is not None
     os.kill(daemon, number)
     wait_until(lambda: not is_alive(pid), what="its end")
@@ -87,7 +87,7 @@ def test_recorder_gets_gpu_samples_only_from_the_daemon(host: GpuHost) -> None:
     wait_until(lambda: "gpu_memory" in job_trace(folder, job, ALL), what="its share")
     wait_until(lambda: "power" in gpu_trace(folder, host.uuids[1], 0, ALL), what="the other GPU")
     assert gpu_trace(folder, host.uuids[0], 0, ALL)["power"].points[-1][1] == 400
-    loads, before, pid = host.fake.loads(), count(lab, job), tracer(lab)
+    loads, before, pid = host.fake.loads(), count(lab, job), recorder_pid(lab)
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     wait_until(lambda: count(lab, job) > before + 3, what="more readings")

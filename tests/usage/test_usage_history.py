@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core.formats.time_series import TICKS_PER_SECOND, Reading, encode
-from stoker.store.usage_history import FILE_NAME, Row, TraceWriter, read
+from stoker.store.usage_history import FILE_NAME, TraceWriter, TrackRow, read
 from stoker.usage.usage_charts import gpu_trace, job_trace
 from tests.usage.simulated_host import DAY, SimulatedHost, run, size
 
@@ -26,7 +26,7 @@ NewWriter = Callable[..., TraceWriter]
 
 
 def keep(writer: TraceWriter, at: float, value: int, key: str = "GPU-1") -> None:
-    writer.tick(at, [Row("gpu", key, (value, None, 2 * value, 30))], lambda job: False)
+    writer.append(at, [TrackRow("gpu", key, (value, None, 2 * value, 30))], lambda job: False)
 
 
 def kept(folder: Path, key: str = "GPU-1", kind: str = "gpu") -> list[Reading]:
@@ -309,10 +309,12 @@ def test_cost_of_a_tick_does_not_grow_with_history(writer: TraceWriter) -> None:
 
 def test_only_a_removed_job_loses_its_readings(tmp_path: Path, writer: TraceWriter) -> None:
     for tick in range(300):
-        rows = [Row("job_processes", str(job), (tick, tick)) for job in range(1, 101)]
-        writer.tick(T0 + tick, rows, lambda job: False)
+        rows = [TrackRow("job_processes", str(job), (tick, tick)) for job in range(1, 101)]
+        writer.append(T0 + tick, rows, lambda job: False)
     for tick in range(300):
-        writer.tick(T0 + 300 + tick, [Row("job_processes", "7", (1, 1))], lambda job: job % 2 == 0)
+        writer.append(
+            T0 + 300 + tick, [TrackRow("job_processes", "7", (1, 1))], lambda job: job % 2 == 0
+        )
     left = [job for job in range(1, 101) if kept(tmp_path, str(job), "job_processes")]
     assert left == list(range(1, 101, 2))
     connection = sqlite3.connect(tmp_path / FILE_NAME)

@@ -133,8 +133,8 @@ class Foreground:
         """Declare that a child of this process is not a job."""
         self._parent.ignore((pid,))
 
-    def work(self, tick: Callable[[], float | None]) -> None:
-        """Run all jobs. `tick` is called before each wait and returns when to call it again."""
+    def work(self, before_wait: Callable[[], float | None]) -> None:
+        """Run all jobs. `before_wait` returns when to call it again."""
         for number in _HANDLED_SIGNALS:
             if not _is_ignored(number):
                 signal.signal(number, self._on_signal)
@@ -149,7 +149,7 @@ class Foreground:
                     self._parent.ignore(self._driver_monitor.helpers())
                     self._loop.tick()
                 if self._is_idle() and self._has_more():
-                    self._wait(tick())
+                    self._wait(before_wait())
             self._release_leftovers()
         finally:
             self._loop.commit_now()

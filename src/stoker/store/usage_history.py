@@ -3,10 +3,10 @@
 STATE/traces.db is independent of the queue: if it is slow, full, damaged or deleted, only charts
 are affected. One process writes (usage/usage_recorder.py), any number may read.
 
-Each tick appends one small row per track to `recent`, which changes one or two pages. When a track
-has enough rows for a block, all of `recent` is packed into `blocks`. Blocks are reduced to averages
-after a day and deleted after a month, or earlier if the file gets too large. Every tick does a
-little of this work, in proportion to the rows that it adds.
+Each call of `append` adds one small row per track to `recent`, which changes one or two pages. When
+a track has enough rows for a block, all of `recent` is packed into `blocks`. Blocks are reduced to
+averages after a day and deleted after a month, or earlier if the file gets too large. Every call
+does a little of this work, in proportion to the rows that it adds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,6 @@ from stoker.core.formats.time_series import (
     encode,
 )
 from stoker.core.record import Record
-from stoker.core.states import ACTIVE
-from stoker.store.database import FILE_NAME as QUEUE_FILE
-from stoker.store.device_column import parse_devices
 
 FILE_NAME = "traces.db"
 SCHEMA_VERSION = 2
@@ -37,12 +34,12 @@ _KINDS_OF_VERSION_1 = {"gpu": "card", "job_gpus": "share", "job_processes": "tre
 
 FINE_SECONDS = 86400.0
 COARSE_SECONDS = 30 * 86400.0
-STRETCH_SECONDS = 300.0  # that one pair of coarse readings covers
+COARSE_STEP_SECONDS = 300.0  # that one pair of coarse readings covers
 MAX_BYTES = 64 << 20
 
 _BLOCK = 256  # readings of one track
 _MAX_RECENT = 1 << 16  # rows, for any number of tracks
-_WORK = 32  # the least rows that a tick cleans up
+_CLEANUP_ROWS = 32  # the least rows that a call of `append` cleans up
 _NEVER = 1 << 62  # later than any time
 _SPARE_PAGES = 64  # free pages kept for the next blocks
 
@@ -70,15 +67,15 @@ CREATE INDEX blocks_by_age ON blocks (level, last);
 """
 
 # Errors that may be temporary; any other error means that the file is damaged.
-_PASSING = frozenset({
+_TEMPORARY_ERRORS = frozenset({
     sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_INTERRUPT,
 })  # fmt: skip
 
 
-class Row(Record):
-    """The values of one track at one tick."""
+class TrackRow(Record):
+    """The values of one track at one time."""
 
     kind: str
     key: str
@@ -91,16 +88,16 @@ class TraceWriter:
     def __init__(self, folder: str, tag: int, max_bytes: int = MAX_BYTES) -> None:
         self._path = os.path.join(folder, FILE_NAME)
         self._tag = tag
-        self._most_bytes = max_bytes
-        self.error: str | None = None  # why the last tick was not recorded
+        self._max_bytes = max_bytes
+        self.error: str | None = None  # why the last call was not recorded
         self._db: sqlite3.Connection | None = None
         self._inode = 0
         self._is_checked = False
         self._tracks: dict[tuple[str, str], int] = {}
         self._counts: dict[int, int] = {}  # rows in `recent`, by track
-        self._walked = 0
+        self._last_checked_track = 0
 
-    def tick(self, now: float, rows: Iterable[Row], is_gone: Callable[[int], bool]) -> None:
+    def append(self, now: float, rows: Iterable[TrackRow], is_gone: Callable[[int], bool]) -> None:
         """Record readings and clean up a little; `is_gone` returns whether a job was removed."""
         try:
             db = self._opened()
@@ -112,7 +109,7 @@ class TraceWriter:
             db.execute("COMMIT")
             self.error = None
         except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
-            self._skip_tick(error)  # the last three: rows that only a damaged file can have
+            self._drop_rows(error)  # the last three: rows that only a damaged file can have
 
     def close(self) -> None:
         if self._db is not None:
@@ -174,20 +171,20 @@ class TraceWriter:
             except FileNotFoundError:
                 pass
 
-    def _skip_tick(self, error: Exception) -> None:
-        """Drop this tick, and reopen the file at the next one."""
+    def _drop_rows(self, error: Exception) -> None:
+        """Drop these rows, and reopen the file at the next one."""
         self.error = f"usage history is not recorded: {error}"
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         try:
             self.close()
-            if not isinstance(error, OSError) and code not in _PASSING:
+            if not isinstance(error, OSError) and code not in _TEMPORARY_ERRORS:
                 self._remove()
         except (sqlite3.Error, OSError):
             self._db = None
 
     # -- adding --------------------------------------------------------------------------------
 
-    def _append(self, db: sqlite3.Connection, at: int, rows: Iterable[Row]) -> None:
+    def _append(self, db: sqlite3.Connection, at: int, rows: Iterable[TrackRow]) -> None:
         made = []
         for kind, key, values in rows:
             track = self._track(db, kind, key)
@@ -231,11 +228,11 @@ class TraceWriter:
     # -- cleaning up ---------------------------------------------------------------------------
 
     def _clean_up(self, db: sqlite3.Connection, now: float, is_gone: Callable[[int], bool]) -> None:
-        work = _WORK + 2 * len(self._counts)  # more rows than one tick adds
+        work = _CLEANUP_ROWS + 2 * len(self._counts)  # more rows than one call adds
         self._make_coarse(db, round((now - FINE_SECONDS) * TICKS_PER_SECOND), work)
         _delete_oldest(db, 1, round((now - COARSE_SECONDS) * TICKS_PER_SECOND), work)
         spare = _number(db, "freelist_count")
-        if (_number(db, "page_count") - spare) * _number(db, "page_size") > self._most_bytes:
+        if (_number(db, "page_count") - spare) * _number(db, "page_size") > self._max_bytes:
             left = work - _delete_oldest(db, 1, _NEVER, work)
             _delete_oldest(db, 0, _NEVER, left)
         if spare > _SPARE_PAGES:
@@ -248,7 +245,7 @@ class TraceWriter:
             " WHERE level = 0 AND last < ? ORDER BY last LIMIT ?",
             (before, work),
         ).fetchall()
-        width = round(STRETCH_SECONDS * TICKS_PER_SECOND)
+        width = round(COARSE_STEP_SECONDS * TICKS_PER_SECOND)
         # New rows instead of updates: SQLite does not merge pages whose rows shrink.
         db.executemany("DELETE FROM blocks WHERE id = ?", [(id,) for id, *_ in rows])
         db.executemany(
@@ -265,9 +262,9 @@ class TraceWriter:
         """Check a few more tracks, and remove empty ones and those of removed jobs."""
         rows = db.execute(
             "SELECT id, kind, key FROM tracks WHERE id > ? ORDER BY id LIMIT ?",
-            (self._walked, _WORK),
+            (self._last_checked_track, _CLEANUP_ROWS),
         ).fetchall()
-        self._walked = 0
+        self._last_checked_track = 0
         for id, kind, key in rows:
             if id not in self._counts:
                 if kind != "gpu" and is_gone(int(key)):
@@ -281,8 +278,8 @@ class TraceWriter:
                     continue
                 db.execute("DELETE FROM tracks WHERE id = ?", (id,))
                 self._tracks.pop((kind, key), None)
-        if len(rows) == _WORK:
-            self._walked = rows[-1][0]
+        if len(rows) == _CLEANUP_ROWS:
+            self._last_checked_track = rows[-1][0]
 
 
 def _is_old(db: sqlite3.Connection, now: float) -> bool:
@@ -340,7 +337,7 @@ def read(
 
 def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, bytes | None]]:
     try:
-        db = _open_for_reading(path)
+        db = open_for_reading(path)
     except sqlite3.Error:
         return []
     try:
@@ -366,47 +363,8 @@ def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, by
         db.close()
 
 
-def _open_for_reading(path: str) -> sqlite3.Connection:
+def open_for_reading(path: str) -> sqlite3.Connection:
     # Read-only, so that closing does not remove the log of a file that was replaced.
     return sqlite3.connect(
         f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=1.0
     )
-
-
-class Running(Record):
-    """A running attempt."""
-
-    attempt: int
-    job: int
-    devices: tuple[int, ...]
-
-
-class QueueReader:
-    """Read-only access to the queue for the usage recorder; it never blocks writers."""
-
-    def __init__(self, folder: str) -> None:
-        self._db = _open_for_reading(os.path.join(folder, QUEUE_FILE))
-
-    def tag(self) -> int:
-        return int(self._db.execute("SELECT value FROM meta WHERE key = 'tag'").fetchone()[0])
-
-    def running(self) -> list[Running]:
-        marks = ", ".join("?" * len(ACTIVE))
-        rows = self._db.execute(
-            "SELECT a.id, a.job, a.devices FROM jobs j JOIN attempts a ON a.id = j.attempt"
-            f" WHERE j.state IN ({marks})", tuple(ACTIVE),
-        )  # fmt: skip
-        return [Running(id, job, parse_devices(devices)) for id, job, devices in rows]
-
-    def gpus(self) -> dict[int, str]:
-        """Return the UUIDs of GPUs by number."""
-        return dict(self._db.execute("SELECT number, uuid FROM devices"))
-
-    def is_gone(self, job: int) -> bool:
-        try:
-            return self._db.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone() is None
-        except sqlite3.Error:
-            return False  # unknown now; checked again later
-
-    def close(self) -> None:
-        self._db.close()

@@ -23,7 +23,10 @@ from stoker.core.record import Record
 from stoker.store import usage_history
 
 # A longer pause between readings is a gap. By level: fine readings, five-minute readings.
-_GAP_TICKS = (60 * TICKS_PER_SECOND, round(2.2 * usage_history.STRETCH_SECONDS * TICKS_PER_SECOND))
+_GAP_TICKS = (
+    60 * TICKS_PER_SECOND,
+    round(2.2 * usage_history.COARSE_STEP_SECONDS * TICKS_PER_SECOND),
+)
 # Later readings were taken while the clock was wrong.
 _AHEAD_SECONDS = 60.0
 

@@ -21,7 +21,8 @@ from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.devices.sample_lines import decode
 from stoker.errors import Conflict, Error
 from stoker.settings import Settings, load_settings
-from stoker.store.usage_history import QueueReader, Row, Running, TraceWriter
+from stoker.store.queue_reader import QueueReader, RunningAttempt
+from stoker.store.usage_history import TraceWriter, TrackRow
 from stoker.supervisor import locks
 from stoker.supervisor.job_processes import owner_of
 from stoker.supervisor.process_usage import UsageSampler
@@ -29,8 +30,8 @@ from stoker.supervisor.process_usage import UsageSampler
 TRACER_LOCK = "tracer.lock"
 
 _MAX_INTERVAL = 10.0  # seconds; a longer pause would show as a gap (see usage_charts.py)
-_GPU_TICKS = 2  # a reading of each GPU is stored every so many ticks
-_IDLE_TICKS = 12  # exit after so many ticks without jobs and without samples from the daemon
+_GPU_STEPS = 2  # a reading of each GPU is stored every so many steps
+_IDLE_STEPS = 12  # exit after so many steps without jobs and without samples from the daemon
 _MAX_LINE_BYTES = 1 << 20
 
 GpuValues = tuple[float | None, ...]  # utilization, memory, power, temperature
@@ -43,18 +44,18 @@ class UsageRecorder:
         self._tag = self._queue.tag()
         self._traces = TraceWriter(settings.state_dir, self._tag)
         self._process_usage = UsageSampler(self._tag)
-        self._running: dict[int, Running] = {}  # by attempt
+        self._running: dict[int, RunningAttempt] = {}  # by attempt
         self._attempts_on: dict[str, list[int]] = {}  # by UUID of the GPU
         self._gpus: dict[str, list[GpuValues]] = {}  # by UUID, since the last reading
         self._job_gpus: dict[int, list[GpuValues]] = {}  # by job, since the last reading
-        self._ticks = 0
-        self._busy_tick = 0  # the last tick with a job or a sample
+        self._steps = 0
+        self._busy_step = 0  # the last step with a job or a sample
         self._logged: str | None = None  # the last error that was logged
 
     def work(self, inbox: Inbox) -> None:
         """Record samples until stdin is closed or there is nothing to sample."""
         due = time.monotonic()
-        while self._ticks - self._busy_tick < _IDLE_TICKS:
+        while self._steps - self._busy_step < _IDLE_STEPS:
             samples = inbox.wait(max(0.0, due - time.monotonic()))
             if samples is None:
                 break
@@ -68,20 +69,21 @@ class UsageRecorder:
         self._queue.close()
 
     def _tick(self, now: float) -> None:
-        self._ticks += 1
+        self._steps += 1
         self._load_running_jobs()
         rows = self._process_rows(now)
-        if self._ticks % _GPU_TICKS == 0:
+        if self._steps % _GPU_STEPS == 0:
             rows += [
-                Row("gpu", uuid, gather("gpu", samples)) for uuid, samples in self._gpus.items()
+                TrackRow("gpu", uuid, gather("gpu", samples))
+                for uuid, samples in self._gpus.items()
             ]
             rows += [
-                Row("job_gpus", str(job), gather("job_gpus", samples))
+                TrackRow("job_gpus", str(job), gather("job_gpus", samples))
                 for job, samples in self._job_gpus.items()
             ]
             self._gpus.clear()
             self._job_gpus.clear()
-        self._traces.tick(time.time(), rows, self._queue.is_gone)
+        self._traces.append(time.time(), rows, self._queue.is_gone)
         if self._traces.error not in (None, self._logged):
             print(self._traces.error, file=sys.stderr, flush=True)
         self._logged = self._traces.error
@@ -91,24 +93,26 @@ class UsageRecorder:
             self._running = {one.attempt: one for one in self._queue.running()}
             uuids = self._queue.gpus()
         except sqlite3.Error:
-            return  # keep the last state; the next tick tries again
+            return  # keep the last state; the next step tries again
         if self._running:
-            self._busy_tick = self._ticks
+            self._busy_step = self._steps
         self._attempts_on = {}
         for one in self._running.values():
             for number in one.devices:
                 self._attempts_on.setdefault(uuids.get(number, ""), []).append(one.attempt)
 
-    def _process_rows(self, now: float) -> list[Row]:
+    def _process_rows(self, now: float) -> list[TrackRow]:
         return [
-            Row("job_processes", str(self._running[attempt].job), gather("job_processes", [usage]))
+            TrackRow(
+                "job_processes", str(self._running[attempt].job), gather("job_processes", [usage])
+            )
             for attempt, usage in self._process_usage.sample(self._running, now).items()
         ]
 
     # -- GPUs ----------------------------------------------------------------------------------
 
     def _add_sample(self, sample: Sample) -> None:
-        self._busy_tick = self._ticks
+        self._busy_step = self._steps
         shares: dict[int, list[GpuValues]] = {}
         for gpu in sample.gpus or ():
             values = (gpu.utilisation, gpu.used, gpu.power, gpu.temperature)

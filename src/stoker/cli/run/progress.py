@@ -55,7 +55,7 @@ class Screen(EventListener):
         self.done = 0
         self.failed = 0
         self.cancelled = 0
-        self.engine: Foreground | None = None
+        self.foreground: Foreground | None = None
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
         pass
@@ -63,12 +63,12 @@ class Screen(EventListener):
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         if verdict.event == "return":
             return
-        if self.engine is not None:
-            self.engine.finished_one()
+        if self.foreground is not None:
+            self.foreground.finished_one()
         if not isinstance(self._source, (LineSource, WordSource)):
             self._source.ended(job, verdict, outcome.detail)
-            if self._source.stopped and self.engine is not None and self.engine.takes_work:
-                self.engine.drain()
+            if self._source.stopped and self.foreground is not None and self.foreground.takes_work:
+                self.foreground.drain()
                 self.message(self._source.stopped)
         if verdict.event == "succeed":
             self.done += 1
@@ -92,14 +92,14 @@ class Screen(EventListener):
         self._clear()
         notice(text)
 
-    def tick(self) -> float | None:
+    def redraw(self) -> float | None:
         """Redraw the progress line; returns when to call again (monotonic), or None."""
         if not self._live:
             return None
         now = time.monotonic()
         if now - self._drawn_at >= _REDRAW_SECONDS:
             self._drawn_at = now
-            running = self.engine.running if self.engine is not None else 0
+            running = self.foreground.running if self.foreground is not None else 0
             failed = f", {self.failed} failed" if self.failed else ""
             total = "" if self._total is None else f" of {self._total - self._source.skipped}"
             self._clear()

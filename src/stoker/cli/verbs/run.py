@@ -127,17 +127,17 @@ def run(parsed: Parsed) -> int:
     streams = bool(parsed["stream"]) or path is None
     screen = Screen(parsed, db, folder, streams, source, total)
     slots = parsed["jobs"] or cpu_slots(settings)
-    engine = Foreground(
+    foreground = Foreground(
         db, source, Host(slots, boot_id()), gpus, settings._replace(state_dir=folder), screen,
         lambda job, number: None if streams else run_log_path(folder, job, number),
         lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,
     )  # fmt: skip
-    screen.engine = engine
-    engine.work(screen.tick)
+    screen.foreground = foreground
+    foreground.work(screen.redraw)
     screen.close()
     os.close(lock)
-    return end(parsed, db, folder, path, source, screen, engine.interrupts)
+    return end(parsed, db, folder, path, source, screen, foreground.interrupts)
 
 
 def _finished(db: Database, parsed: Parsed) -> FinishedJobs:

@@ -89,40 +89,40 @@ class ForegroundRun(EventListener):
         self._last_wait_reason = ""
         self._passes_interrupts = passes_interrupts
         own_settings = settings._replace(state_dir=self._folder, gpu_file=None)
-        self._engine = Foreground(
+        self._foreground = Foreground(
             self._db, self._source, _HOST, self._slots,
             own_settings if grace is None else own_settings._replace(grace=grace), self,
             lambda job, number: None, lambda job: os.path.join(self._folder, str(job)),
             cancels_at_once=not passes_interrupts, on_signal=self._on_signal,
         )  # fmt: skip
 
-    def work(self, tick: Callable[[], float | None] = lambda: None) -> Summary:
-        """Run all jobs. `tick` is called regularly and returns when it is next due, if ever."""
+    def work(self, before_wait: Callable[[], float | None] = lambda: None) -> Summary:
+        """Run all jobs. `before_wait` is called regularly and returns when it is next due."""
         jobs = self._source.jobs
         if jobs.pid is not None:
-            self._engine.ignore(jobs.pid)
+            self._foreground.ignore(jobs.pid)
         try:
-            self._engine.work(lambda: self._tick(tick))
+            self._foreground.work(lambda: self._before_wait(before_wait))
         finally:
             jobs.close()
             self._db.close()
             remove_folder(self._folder)
-        return Summary(self._done, self._failed, bool(self._engine.interrupts))
+        return Summary(self._done, self._failed, bool(self._foreground.interrupts))
 
     def use(self, devices: Iterable[str]) -> None:
         """Replace the slots; jobs in removed slots may finish."""
         self._slots.use(devices)
-        self._engine.devices_changed()
+        self._foreground.devices_changed()
 
     def drain(self) -> None:
         """Let running jobs finish and start no others."""
-        self._engine.drain()
+        self._foreground.drain()
 
     def stop(self, job: Job, grace: float | None = None) -> None:
         """Terminate all processes of a running job; kill them after the grace period."""
         for number, (running_job, _) in self._live.items():
             if running_job is job:
-                self._engine.stop(number, grace)
+                self._foreground.stop(number, grace)
 
     @property
     def running(self) -> list[tuple[Job, str]]:
@@ -141,14 +141,14 @@ class ForegroundRun(EventListener):
         self._reporter.starting(*self._live[job])
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
-        self._reporter.started(*self._live[job], self._engine.pid_of(job))
+        self._reporter.started(*self._live[job], self._foreground.pid_of(job))
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         finished_job, device = self._live.pop(job)
         if verdict.event == "return":
             return  # the job asked to be requeued
         del self._source.known[job]
-        self._engine.finished_one()
+        self._foreground.finished_one()
         if verdict.event == "succeed":
             self._done += 1
         else:
@@ -164,17 +164,17 @@ class ForegroundRun(EventListener):
     def _on_signal(self, number: int) -> bool:
         if self._reporter.signalled(number):
             return True
-        if number == signal.SIGINT and self._passes_interrupts and not self._engine.interrupts:
+        if number == signal.SIGINT and self._passes_interrupts and not self._foreground.interrupts:
             for job in self._live:
-                pid = self._engine.pid_of(job)
+                pid = self._foreground.pid_of(job)
                 if pid is not None:  # not reaped yet, so the process group ID is still in use
                     _interrupt(pid)
         return False
 
-    def _tick(self, tick: Callable[[], float | None]) -> float | None:
+    def _before_wait(self, before_wait: Callable[[], float | None]) -> float | None:
         if self._slots.is_monitored and self._source.known and not self._live:
             self._report_wait_reason()
-        return tick()
+        return before_wait()
 
     def _report_wait_reason(self) -> None:
         """Print why no job runs although jobs wait, if other processes use all GPUs of the run."""
