@@ -275,10 +275,12 @@ def test_device_names_keep_their_numbers(tmp_path: Path) -> None:
     named_devices.add(db, "2,3")
     assert named_devices.remove(db, "0")
     assert not named_devices.remove(db, "7")
-    assert named_devices.read(db) == named_devices.Slots(("0", "1", "0", "2,3"), ("0", "1", "2,3"))
+    assert named_devices.read(db) == named_devices.NamedDevices(
+        ("0", "1", "0", "2,3"), ("0", "1", "2,3")
+    )
     named_devices.use(db, ["2,3", "0", "0", "0"])
     named = named_devices.read(db)
-    assert named == named_devices.Slots(("0", "1", "0", "2,3", "0"), ("2,3", "0", "0", "0"))
+    assert named == named_devices.NamedDevices(("0", "1", "0", "2,3", "0"), ("2,3", "0", "0", "0"))
     db.close()
 
 

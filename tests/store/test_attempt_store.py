@@ -67,7 +67,11 @@ def test_buffered_store_writes_the_same_rows_as_the_direct_one(steps: list[str])
             db = open_database(str(place), durable=False)
             reported.append(_play(db, kind(db), steps))
             assert (
-                len(job_queries.page(db, ("done", "failed", "queued", "starting", "running"), 99))
+                len(
+                    job_queries.jobs_in_states(
+                        db, ("done", "failed", "queued", "starting", "running"), 99
+                    )
+                )
                 == 8
             )
             db.close()

@@ -118,5 +118,5 @@ def test_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> Non
             other.execute("UPDATE jobs SET state = 'queued' WHERE id = ?", (job,))
 
     db.connection.set_trace_callback(before)
-    assert [row.id for row in job_queries.page(db, ("held", "queued"), 10)] == [job]
+    assert [row.id for row in job_queries.jobs_in_states(db, ("held", "queued"), 10)] == [job]
     assert job_queries.job(other, job).state == "queued"

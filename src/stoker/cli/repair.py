@@ -14,7 +14,7 @@ from stoker.core.fields import from_fields
 from stoker.core.formats.command_line import Parsed
 from stoker.errors import Conflict, Damaged
 from stoker.settings import Settings, prepare_state_dir
-from stoker.store import job_queries, repair
+from stoker.store import meta, repair
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
@@ -154,6 +154,6 @@ def _is_sound(folder: str, aside: str) -> bool:
 
 def unknown_jobs(folder: str, db: Database) -> tuple[int, ...]:
     """Jobs that the runner started but whose ids the database has not assigned: it is outdated."""
-    next_id = int(str(job_queries.meta(db, "next_job") or 1))
+    next_id = int(str(meta.get_meta(db, "next_job") or 1))
     jobs = {one.job for one in read_journal(folder) if isinstance(one, JournalBegun)}
     return tuple(sorted(job for job in jobs if job >= next_id))

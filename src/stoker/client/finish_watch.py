@@ -17,7 +17,7 @@ from stoker.client.queue import Queue
 from stoker.errors import NotFound
 from stoker.settings import Settings
 from stoker.store.database import FILE_NAME
-from stoker.store.ended_jobs import ended_among
+from stoker.store.job_queries import ended_among
 
 Ended = tuple[int, str | None]  # id and final state; None when the job was removed
 

@@ -115,7 +115,7 @@ class GpuView(Record):
 
 def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str | None]:
     """All GPUs in their present state, and the error of the driver or None."""
-    active = job_queries.page(db, ACTIVE, 1000)
+    active = job_queries.jobs_in_states(db, ACTIVE, 1000)
     decisions = {uuid: rest for uuid, *rest in device_settings.device_settings(db)}
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)

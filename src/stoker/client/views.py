@@ -12,7 +12,7 @@ from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.status import daemon_pid, runner_pid
 from stoker.errors import NotFound
 from stoker.settings import Settings
-from stoker.store import job_queries, sweeps
+from stoker.store import job_queries, meta, sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 from stoker.supervisor.logs import job_folder, log_path, read_progress
@@ -254,7 +254,7 @@ def signal_words(number: int) -> str:
         return f"killed by signal {number}"
 
 
-def page(
+def listed_jobs(
     db: Database,
     *,
     states: tuple[str, ...] | None,
@@ -264,11 +264,12 @@ def page(
 ) -> list[JobRow]:
     """The jobs of `ls`: those in `states`, or unfinished jobs and the latest finished ones."""
     if states is not None:
-        return job_queries.page(db, states, limit, tag=tag, name=name, newest_first=True)[::-1]
+        rows = job_queries.jobs_in_states(db, states, limit, tag=tag, name=name, newest_first=True)
+        return rows[::-1]
     with db.reading():
-        current = job_queries.page(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
+        current = job_queries.jobs_in_states(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
         ended = max(0, limit - len(current))
-        recent = job_queries.page(db, FINAL, ended, tag=tag, name=name, newest_first=True)
+        recent = job_queries.jobs_in_states(db, FINAL, ended, tag=tag, name=name, newest_first=True)
     return sorted([*recent, *current], key=lambda row: row.id)
 
 
@@ -282,8 +283,8 @@ def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
         "pid": pid,
         "runner_pid": runner,
         "runner_stopped": runner is not None and state_of(runner) == STOPPED,
-        "version": job_queries.meta(db, "daemon_version"),
-        "draining": bool(job_queries.meta(db, "draining")),
+        "version": meta.get_meta(db, "daemon_version"),
+        "draining": meta.is_draining(db),
         "state_dir": folder,
         "log": os.path.join(folder, "daemon.log"),
     }

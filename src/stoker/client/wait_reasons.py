@@ -56,7 +56,7 @@ class QueueView:
         self._db = db
         gpus = gpus or load_gpu_views(db, settings)
         now, offset = time.monotonic(), time.time() - time.monotonic()
-        slots = job_queries.meta(db, "cpu_slots")
+        slots = meta.get_meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
         with db.reading():
             deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.core.model import Device
 from stoker.settings import Settings
-from stoker.store import job_queries
+from stoker.store import job_queries, meta
 from stoker.store.database import Database
 from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, state_of
@@ -56,7 +56,7 @@ def runner_pid(folder: str) -> int | None:
 
 def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
     """The devices of the running daemon, or those that a new daemon would find."""
-    if daemon_pid(settings.state_dir) is not None and job_queries.meta(db, "cpu_slots") is not None:
+    if daemon_pid(settings.state_dir) is not None and meta.get_meta(db, "cpu_slots") is not None:
         return job_queries.devices(db)
     from stoker.devices.discovery import find_devices
 

@@ -9,16 +9,15 @@ from stoker.core.formats.byte_text import maybe_text
 from stoker.core.model import Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
-from stoker.core.states import advance, sources
+from stoker.core.states import ACTIVE, advance
 from stoker.store import request_groups, sweeps
 from stoker.store.database import Database
 from stoker.store.dependencies import cancel_waiting, release_dependents, stop_sweep
-from stoker.store.device_column import parse_devices
+from stoker.store.device_column import parse_device_numbers
 from stoker.store.events import record_event
 from stoker.store.output_columns import STDERR, STDOUT
 
-# The states in which an attempt can end.
-_ACTIVE = ", ".join(f"'{state}'" for state in sources("succeed"))
+_ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
 class Claim(Record):
@@ -84,19 +83,19 @@ def next_attempt(db: Database) -> int:
     return int(row[0])
 
 
-def claim(db: Database, order: Claim) -> bool:
+def claim(db: Database, claim: Claim) -> bool:
     """queued -> starting; returns False if the job is no longer ready."""
     changed = db.execute(
         "UPDATE jobs SET state = 'starting', ready = 0, eligible_at = NULL, attempt = ?,"
         " attempts = ? WHERE id = ? AND ready = 1",
-        (order.attempt, order.number, order.job),
+        (claim.attempt, claim.number, claim.job),
     ).rowcount
     if not changed:
         return False
     db.execute(
         "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot)"
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        claim_columns(order),
+        claim_columns(claim),
     )
     return True
 
@@ -155,7 +154,7 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         claim=claim,
         profile=profile,
         on_oom=on_oom,
-        devices=parse_devices(devices),
+        devices=parse_device_numbers(devices),
         started_at=started,
         stdout=maybe_text(out),
         stderr=maybe_text(err),
@@ -249,7 +248,7 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
                 request=request._replace(memory=claim),
                 fair_share_group=fair_share_group,
                 profile=profile,
-                devices=parse_devices(devices),
+                devices=parse_device_numbers(devices),
                 state=state,
                 boot=boot,
                 pid=pid,

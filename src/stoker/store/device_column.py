@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def parse_devices(text: str) -> tuple[int, ...]:
+def parse_device_numbers(text: str) -> tuple[int, ...]:
     """
-    >>> parse_devices("0,3"), parse_devices("")
+    >>> parse_device_numbers("0,3"), parse_device_numbers("")
     ((0, 3), ())
     """
     return tuple(int(part) for part in text.split(",") if part)

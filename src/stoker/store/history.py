@@ -29,7 +29,9 @@ class Filters(Record):
     text: str | None = None  # in command or name, in any case
 
 
-def page(db: Database, filters: Filters, before: int | None, limit: int) -> tuple[list[int], int]:
+def history_page(
+    db: Database, filters: Filters, before: int | None, limit: int
+) -> tuple[list[int], int]:
     """Return jobs, newest first, and the value of `before` for the next page (0: no more)."""
     found: list[int] = []
     last = 0
@@ -127,7 +129,7 @@ def unready(db: Database, limit: int) -> list[int]:
     return list(islice(found, limit))
 
 
-def ended(db: Database, limit: int, also: Iterable[int] = ()) -> list[int]:
+def recently_ended(db: Database, limit: int, also: Iterable[int] = ()) -> list[int]:
     """Return the jobs that finished last.
 
     Only the newest ids of each state are checked; `also` adds long jobs, which have older ids.

@@ -6,10 +6,10 @@ from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_
 from stoker.core.formats.selectors import Selector
 from stoker.core.model import GROUP_PREFIX, Device, Request
 from stoker.core.record import Record
-from stoker.core.states import STATES
+from stoker.core.states import FINAL, STATES
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
-from stoker.store.device_column import parse_devices
+from stoker.store.device_column import parse_device_numbers
 from stoker.store.output_columns import STDERR, STDOUT
 from stoker.store.request_groups import REQUEST_COLUMNS, read_request
 
@@ -102,7 +102,7 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     fields["shell"] = bool(fields["shell"])
     fields["restartable"] = bool(fields["restartable"])
     fields["stop_requested"] = fields["stop_requested"] is not None
-    fields["devices"] = parse_devices(fields["devices"] or "")
+    fields["devices"] = parse_device_numbers(fields["devices"] or "")
     return JobRow(**fields)
 
 
@@ -117,7 +117,7 @@ def jobs(db: Database, ids: list[int]) -> list[JobRow]:
     return [job(db, id) for id in ids]
 
 
-def page(
+def jobs_in_states(
     db: Database,
     states: tuple[str, ...],
     limit: int,
@@ -264,7 +264,7 @@ def attempts(db: Database, id: int) -> list[AttemptRow]:
         AttemptRow(
             id=attempt,
             number=number,
-            devices=parse_devices(devices),
+            devices=parse_device_numbers(devices),
             started_at=started_at,
             ended_at=ended_at,
             status=status,
@@ -312,10 +312,6 @@ def has_known_end(db: Database) -> bool:
     ))  # fmt: skip
 
 
-def meta(db: Database, key: str) -> object:
-    return db.value("SELECT value FROM meta WHERE key = ?", (key,))
-
-
 def is_final(db: Database, ids: list[int]) -> bool:
     """Whether all of these jobs are in a final state or were removed."""
     return not unfinished(db, ids, 1)
@@ -343,10 +339,23 @@ def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int
     return [row[0] for row in rows]
 
 
-def ended(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:
+def ended_jobs(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:
     """Return final jobs: all, or those that ended before a time."""
     marks = ", ".join("?" * len(states))
     sql = f"SELECT id FROM jobs WHERE state IN ({marks})"
     if before is None:
         return [row[0] for row in db.execute(sql, states)]
     return [row[0] for row in db.execute(f"{sql} AND ended_at < ?", (*states, before))]
+
+
+def ended_among(db: Database, ids: list[int]) -> list[tuple[int, str | None]]:
+    """Return (id, state) of the finished jobs among `ids` in the order of their ends.
+
+    The state of a job that was removed is None.
+    """
+    marks = ", ".join("?" * len(FINAL))
+    return db.execute(
+        "SELECT value, state FROM json_each(?) LEFT JOIN jobs ON jobs.id = value"
+        f" WHERE state IS NULL OR state IN ({marks}) ORDER BY ended_at, value",
+        (id_list(ids), *FINAL),
+    ).fetchall()

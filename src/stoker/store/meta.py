@@ -5,6 +5,11 @@ from __future__ import annotations
 from stoker.store.database import Database
 
 
+def get_meta(db: Database, key: str) -> object:
+    """Return a value; None if there is none."""
+    return db.value("SELECT value FROM meta WHERE key = ?", (key,))
+
+
 def set_meta(db: Database, key: str, value: object) -> None:
     db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
 
@@ -27,4 +32,5 @@ def refusal(db: Database) -> str | None:
 
 
 def tag_base(db: Database) -> int:
+    """Return the number that the process tags of this queue start with (process_tags.py)."""
     return int(str(db.value("SELECT value FROM meta WHERE key = 'tag'")))

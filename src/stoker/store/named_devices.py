@@ -18,18 +18,18 @@ from stoker.store.meta import set_meta
 _KEY = "slots"
 
 
-class Slots(Record):
-    known: tuple[str, ...] = ()  # all names, by slot number
-    used: tuple[str, ...] = ()  # names in use, in the order given by the user
+class NamedDevices(Record):
+    all_names: tuple[str, ...] = ()  # all names, by slot number
+    names_in_use: tuple[str, ...] = ()  # names in use, in the order given by the user
 
 
-def read(db: Database) -> Slots | None:
+def read(db: Database) -> NamedDevices | None:
     """Return the named devices; None if the queue uses the GPUs of the host."""
     text = db.value("SELECT value FROM meta WHERE key = ?", (_KEY,))
     if text is None:
         return None
-    known, used = json.loads(str(text))
-    return Slots(tuple(known), tuple(used))
+    all_names, names_in_use = json.loads(str(text))
+    return NamedDevices(tuple(all_names), tuple(names_in_use))
 
 
 def use(db: Database, names: Iterable[str]) -> None:
@@ -41,13 +41,13 @@ def use(db: Database, names: Iterable[str]) -> None:
 def add(db: Database, name: str) -> None:
     """Add a slot with this name; several slots may have the same name."""
     with db.transaction():
-        _write(db, (*(read(db) or Slots()).used, name))
+        _write(db, (*(read(db) or NamedDevices()).names_in_use, name))
 
 
 def remove(db: Database, name: str) -> bool:
     """Remove a slot with this name; returns False if there is none."""
     with db.transaction():
-        names = list((read(db) or Slots()).used)
+        names = list((read(db) or NamedDevices()).names_in_use)
         if name not in names:
             return False
         del names[len(names) - 1 - names[::-1].index(name)]
@@ -56,11 +56,11 @@ def remove(db: Database, name: str) -> bool:
 
 
 def _write(db: Database, names: tuple[str, ...]) -> None:
-    known = (read(db) or Slots()).known
-    missing = Counter(names) - Counter(known)
+    all_names = (read(db) or NamedDevices()).all_names
+    missing = Counter(names) - Counter(all_names)
     new = []
     for name in names:
         if missing[name]:
             missing[name] -= 1
             new.append(name)
-    set_meta(db, _KEY, json.dumps([[*known, *new], names]))
+    set_meta(db, _KEY, json.dumps([[*all_names, *new], names]))

@@ -8,7 +8,7 @@ import sqlite3
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.store.database import FILE_NAME
-from stoker.store.device_column import parse_devices
+from stoker.store.device_column import parse_device_numbers
 from stoker.store.usage_history import open_for_reading
 
 
@@ -35,7 +35,7 @@ class QueueReader:
             "SELECT a.id, a.job, a.devices FROM jobs j JOIN attempts a ON a.id = j.attempt"
             f" WHERE j.state IN ({marks})", tuple(ACTIVE),
         )  # fmt: skip
-        return [RunningAttempt(id, job, parse_devices(devices)) for id, job, devices in rows]
+        return [RunningAttempt(id, job, parse_device_numbers(devices)) for id, job, devices in rows]
 
     def gpus(self) -> dict[int, str]:
         """Return the UUIDs of GPUs by number."""

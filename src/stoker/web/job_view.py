@@ -33,7 +33,7 @@ def _is_ready(row: JobRow) -> bool:
     return row.state == "queued" and not row.blockers and is_due
 
 
-def page(
+def jobs_page(
     queue: Queue, *, state: str | None, tag: str | None, name: str | None, sweep: str | None,
     text: str | None, before: int | None, limit: int,
 ) -> dict[str, object]:  # fmt: skip
@@ -42,7 +42,7 @@ def page(
         _states(state), tag or None, name or None,
         sweeps.get(queue.db, sweep).id if sweep else None, text or None,
     )  # fmt: skip
-    ids, rest = history.page(queue.db, filters, before, limit)
+    ids, rest = history.history_page(queue.db, filters, before, limit)
     rows = job_queries.jobs(queue.db, ids)
     return {
         "jobs": [views.job_json(queue.db, queue.settings, row) for row in rows],

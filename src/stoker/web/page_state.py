@@ -81,14 +81,14 @@ class PageStateReader:
         gpus = self._gpus.get("", lambda: load_gpu_views(db, queue.settings))
         gpu_views, gpu_error = gpus
         with db.reading():
-            running = job_queries.page(db, ACTIVE, RUNNING)
+            running = job_queries.jobs_in_states(db, ACTIVE, RUNNING)
             ready = history.ready(db, READY + UNREADY)
             unready = history.unready(db, READY + UNREADY)
             ready = ready[: READY + max(0, UNREADY - len(unready))]
             unready = unready[: READY + UNREADY - len(ready)]
             waiting = job_queries.jobs(db, ready + unready)
             shown = (*before.running, *before.recent) if before is not None else ()
-            recent = job_queries.jobs(db, history.ended(db, RECENT, shown))
+            recent = job_queries.jobs(db, history.recently_ended(db, RECENT, shown))
             rows = [*running, *waiting, *recent]
             jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
             reasons = self._reasons(queue, waiting, ready, gpus)

@@ -73,7 +73,7 @@ async def jobs(
     """Jobs, newest first. A page can be short and still have a next one: the number of jobs that
     a filter examines per request is limited."""
     found = await web_of(request).threads.read(
-        lambda queue: job_view.page(
+        lambda queue: job_view.jobs_page(
             queue, state=state, tag=tag, name=name, sweep=sweep, text=q, before=before, limit=limit
         )
     )

@@ -67,7 +67,7 @@ def end(
 
 
 def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
-    row = job_queries.page(db, (*FINAL, "queued"), 1, newest_first=True)
+    row = job_queries.jobs_in_states(db, (*FINAL, "queued"), 1, newest_first=True)
     code = code_of(row[0]) if row else 1
     if row and row[0].detail:
         word = parsed.words[0]
@@ -82,7 +82,7 @@ def _end_of_command(parsed: Parsed, db: Database, interrupts: int) -> int:
 
 
 def _left(db: Database, source: LineSource | SweepSource) -> NotRun:
-    waiting = job_queries.page(db, WAITING, 10**9)
+    waiting = job_queries.jobs_in_states(db, WAITING, 10**9)
     retried = sum(1 for row in waiting if row.attempts)
     unread = source.count_unread() if isinstance(source, LineSource) else None
     is_unread = unread is None and not source.at_end
@@ -108,7 +108,7 @@ def _how_to_resume(parsed: Parsed, path: str | None, source: LineSource | SweepS
 
 
 def _print_results(db: Database, folder: str, left: NotRun, summary: str) -> None:
-    rows = job_queries.page(db, FINAL, 10**9)
+    rows = job_queries.jobs_in_states(db, FINAL, 10**9)
     jobs = [
         {"id": row.id, "state": row.state, "cause": row.cause,
          "command": display(row.argv, row.shell),

@@ -45,7 +45,7 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["runs"]:
         return _clean_runs(queue, parsed, before)
-    ids = job_queries.ended(queue.db, (state,) if state else FINAL, before)
+    ids = job_queries.ended_jobs(queue.db, (state,) if state else FINAL, before)
     if parsed["dry_run"]:
         if parsed["json"]:
             print_json(jobs=ids, removed=[])

@@ -16,7 +16,7 @@ from stoker.core.states import ACTIVE
 from stoker.daemon.start import DAEMON_MODULE
 from stoker.errors import Error, Unavailable, UsageError
 from stoker.settings import load_settings, prepare_state_dir
-from stoker.store import job_queries
+from stoker.store import job_queries, meta
 from stoker.store.database import refuse_newer
 from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, state_of
@@ -84,13 +84,13 @@ def _start(queue: Queue, parsed: Parsed) -> int:
 
 
 def _stop_all(queue: Queue, parsed: Parsed) -> int:
-    was_draining = bool(job_queries.meta(queue.db, "draining"))
+    was_draining = meta.is_draining(queue.db)
     queue.set_draining(True)  # otherwise waiting jobs would start on the freed GPUs
     try:
-        active = [row.id for row in job_queries.page(queue.db, ACTIVE, 10**6)]
+        active = [row.id for row in job_queries.jobs_in_states(queue.db, ACTIVE, 10**6)]
         if active:
             queue.cancel(active)
-            _wait_until(lambda: not job_queries.page(queue.db, ACTIVE, 1), 60.0)
+            _wait_until(lambda: not job_queries.jobs_in_states(queue.db, ACTIVE, 1), 60.0)
         return _stop(parsed)
     finally:
         queue.set_draining(was_draining)

@@ -15,7 +15,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, STATES
 from stoker.daemon.status import daemon_pid
 from stoker.errors import NotFound, UsageError
-from stoker.store import job_queries
+from stoker.store import job_queries, meta
 from stoker.store.job_queries import JobRow
 
 # Counting a million jobs takes longer than showing fifty of them.
@@ -104,7 +104,9 @@ def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[J
         states = (*(states or ()), *chosen)
     if parsed.words:
         return _chosen(queue, parsed, states, limit)
-    return views.page(queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"])
+    return views.listed_jobs(
+        queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"]
+    )
 
 
 def _chosen(
@@ -170,7 +172,7 @@ def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
 
 def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
     now, likely = time.time(), starts(queue, rows)
-    draining = any(row.state == "queued" for row in rows) and job_queries.meta(queue.db, "draining")
+    draining = any(row.state == "queued" for row in rows) and meta.is_draining(queue.db)
     lines = []
     for row in rows:
         words = views.result_words(row, queue.db)

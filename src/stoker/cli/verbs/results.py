@@ -154,7 +154,7 @@ def _of_folder(db: Database, places: JobFiles) -> tuple[JobFiles, SweepSpec | No
     found = sweeps.all_sweeps(db)
     if found:
         return places, _spec(found[0].spec), of_sweep(db, places, found[0])
-    jobs = job_queries.page(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
+    jobs = job_queries.jobs_in_states(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
     return places, None, of_jobs(db, places, jobs)
 
 

@@ -253,6 +253,6 @@ def _remove_last_run(folder: str) -> None:
 
 def _remove_waiting(db: Database) -> None:
     """Remove jobs that a killed run had not started; their lines are read again."""
-    left = [row.id for row in job_queries.page(db, WAITING, 10**9)]
+    left = [row.id for row in job_queries.jobs_in_states(db, WAITING, 10**9)]
     changes.cancel(db, left, time.time())
     changes.remove(db, left)

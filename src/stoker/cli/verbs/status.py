@@ -15,7 +15,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.discovery import has_driver
-from stoker.store import job_queries
+from stoker.store import job_queries, meta
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,14 +47,14 @@ def run(parsed: Parsed) -> int:
 
 def render(queue: Queue) -> str:
     now = time.time()
-    active = job_queries.page(queue.db, ACTIVE, 500)
+    active = job_queries.jobs_in_states(queue.db, ACTIVE, 500)
     parts = []
     devices, text = _devices(queue, active, now)
     if text:
         parts.append(text)
     cpu_jobs = [job for job in active if not job.devices]
     if cpu_jobs or not devices:
-        slots = job_queries.meta(queue.db, "cpu_slots")
+        slots = meta.get_meta(queue.db, "cpu_slots")
         lines = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
         title = f"CPU JOB{'S' if slots is None else f'S (of {slots})'}"
         parts.append(
@@ -104,7 +104,7 @@ def _waiting(queue: Queue) -> list[job_queries.JobRow]:
 
     ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
-    others = job_queries.page(queue.db, WAITING, _SHOWN + len(ready))
+    others = job_queries.jobs_in_states(queue.db, WAITING, _SHOWN + len(ready))
     return [*ready, *(row for row in others if row.id not in known)][:_SHOWN]
 
 
@@ -116,7 +116,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
     missing = no_daemon(queue, counts)
     notices = [missing] if missing else []
     notices += host_problems(queue.db, queue.settings)
-    if bool(job_queries.meta(queue.db, "draining")):
+    if meta.is_draining(queue.db):
         notices.append("drained: no job starts before `stoker daemon resume`")
     return notices
 
@@ -124,7 +124,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 def _as_json(queue: Queue) -> dict[str, Any]:
     from stoker.client.wait_reasons import queue_order
 
-    active = job_queries.page(queue.db, ACTIVE, 500)
+    active = job_queries.jobs_in_states(queue.db, ACTIVE, 500)
     return dict(
         daemon=views.daemon_facts(queue.db, queue.settings),
         devices=[

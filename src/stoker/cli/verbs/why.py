@@ -26,7 +26,7 @@ def run(parsed: Parsed) -> int:
         ids = queue.select(parsed.words)
     else:
         ids = wait_reasons.queue_order(queue.db, 1) or [
-            r.id for r in job_queries.page(queue.db, ("queued", "held"), 1)
+            r.id for r in job_queries.jobs_in_states(queue.db, ("queued", "held"), 1)
         ]
     rows = job_queries.jobs(queue.db, ids)
     answers = [(row, wait_reasons.why(queue.db, queue.settings, row)) for row in rows]

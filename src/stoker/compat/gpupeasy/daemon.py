@@ -40,9 +40,11 @@ class PeasyDaemon(Daemon):
         """The slots of all devices ever used, because jobs refer to slots by number."""
         while not self._store_ready(False) and not self._is_stopping:
             time.sleep(0.05)
-        named = named_devices.read(self._db) or named_devices.Slots()
-        self._slots = make_slots(named.known, self._settings, tag_base, FIRST_FREED, self.message)
-        self._use_devices(named.used)
+        named = named_devices.read(self._db) or named_devices.NamedDevices()
+        self._slots = make_slots(
+            named.all_names, self._settings, tag_base, FIRST_FREED, self.message
+        )
+        self._use_devices(named.names_in_use)
         return self._slots
 
     def _recover(self, living: list[AttemptStarted]) -> None:
@@ -66,8 +68,8 @@ class PeasyDaemon(Daemon):
         super()._observe()
         self._mark_ready()
         named = named_devices.read(self._db)
-        if named is not None and named.used != self._used:
-            self._use_devices(named.used)
+        if named is not None and named.names_in_use != self._used:
+            self._use_devices(named.names_in_use)
             self._loop.devices_changed()
 
     def _use_devices(self, names: tuple[str, ...]) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.devices import split_devices
+from stoker.compat.gpupeasy.devices import split_device_list
 from stoker.compat.gpupeasy.event_log import NAME, EventLog
 from stoker.core.formats.gpupeasy_text import error_in, jobs_in
 from stoker.core.record import Record
@@ -88,7 +88,7 @@ def _run(parsed: argparse.Namespace) -> int:
         return show(listen_options, _backend(parsed))
     devices = None
     if parsed.gpus is not None:
-        devices = split_devices(parsed.gpus) * max(1, parsed.jobs_per_gpu)
+        devices = split_device_list(parsed.gpus) * max(1, parsed.jobs_per_gpu)
     return serve(listen_options, devices, parsed.logdir, parsed.queue_limit)
 
 

@@ -12,7 +12,7 @@ from stoker.client import views
 from stoker.client.queue import Queue, current_context
 from stoker.compat.gpupeasy import files, jobs
 from stoker.compat.gpupeasy.daemon import MODULE, READY
-from stoker.compat.gpupeasy.devices import split_devices
+from stoker.compat.gpupeasy.devices import split_device_list
 from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import PeasySubmission, Refused, return_code, shown_out, status_of
 from stoker.compat.gpupeasy.responses import (
@@ -30,7 +30,7 @@ from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.start import ensure_daemon
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import changes, edits, job_queries, named_devices
+from stoker.store import changes, edits, job_queries, meta, named_devices
 from stoker.store.job_queries import JobRow
 from stoker.store.submit import Submission
 from stoker.supervisor.logs import job_folder
@@ -67,15 +67,17 @@ class Service:
     # -- lists ---------------------------------------------------------------------------------
 
     def devices(self) -> Response:
-        return successful(value=list((named_devices.read(self._db) or named_devices.Slots()).used))
+        return successful(
+            value=list((named_devices.read(self._db) or named_devices.NamedDevices()).names_in_use)
+        )
 
     def running(self) -> Response:
-        rows = job_queries.page(self._db, ACTIVE, _ALL)
+        rows = job_queries.jobs_in_states(self._db, ACTIVE, _ALL)
         rows.sort(key=lambda row: row.attempt or 0)
         return successful(value=[{**brief(row), "gpu": self._gpu(row)} for row in rows])
 
     def scheduled(self, limit: int = _ALL) -> Response:
-        rows = job_queries.page(self._db, WAITING, _ALL)
+        rows = job_queries.jobs_in_states(self._db, WAITING, _ALL)
         rows.sort(key=lambda row: (-row.priority, row.id))
         return listed([brief(row) for row in rows[:limit]], len(rows) - limit)
 
@@ -86,14 +88,14 @@ class Service:
         return self._finished(_UNSUCCESSFUL, limit)
 
     def _finished(self, states: tuple[str, ...], limit: int) -> Response:
-        rows = job_queries.page(self._db, states, _ALL)
+        rows = job_queries.jobs_in_states(self._db, states, _ALL)
         rows.sort(key=lambda row: (row.ended_at or 0.0, row.id))
         newest = rows[-limit:] if limit else []
         found = [{**brief(row), "returnCode": return_code(row)} for row in newest]
         return listed(found, len(rows) - limit)
 
     def _gpu(self, row: JobRow) -> str:
-        known = (named_devices.read(self._db) or named_devices.Slots()).known
+        known = (named_devices.read(self._db) or named_devices.NamedDevices()).all_names
         return ",".join(known[number] for number in row.devices if number < len(known))
 
     # -- one job -------------------------------------------------------------------------------
@@ -150,7 +152,9 @@ class Service:
             return {"status": "failed", "value": f"Could not read file: {shown_out(row)}\n"}
 
     def _find_by_output(self, out: str) -> JobRow | None:
-        rows = job_queries.page(self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True)
+        rows = job_queries.jobs_in_states(
+            self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True
+        )
         return files.find_by_output(out, rows)
 
     def _find(self, id: str) -> JobRow | None:
@@ -250,7 +254,9 @@ class Service:
 
     def _now(self) -> float:
         """The current time, but never before the newest job if the clock was set back."""
-        newest = job_queries.page(self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True)
+        newest = job_queries.jobs_in_states(
+            self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True
+        )
         return max(time.time(), newest[0].submitted_at if newest else 0.0)
 
     def _wake(self) -> None:
@@ -319,7 +325,7 @@ class Service:
         """Add one device, or several in the syntax of `--gpus`."""
         if not isinstance(device, str) or len(device) > 1000:
             return failed("Key 'device' not found")
-        names = split_devices(device)
+        names = split_device_list(device)
         if not device.isprintable() or len(names) > _MAX_DEVICES:
             return failed(f"Not a device: {device!r}")
         for name in names:
@@ -331,9 +337,9 @@ class Service:
     def remove_device(self, device: object) -> Response:
         if not isinstance(device, str):
             return failed(f"Device not found: {device}")
-        left = list((named_devices.read(self._db) or named_devices.Slots()).used)
+        left = list((named_devices.read(self._db) or named_devices.NamedDevices()).names_in_use)
         # The name of a single device from a start script may look like a list.
-        names = [device] if device in left else split_devices(device)
+        names = [device] if device in left else split_device_list(device)
         for name in names:
             if name not in left:
                 return failed(f"Device not found: {name}")
@@ -353,7 +359,7 @@ class Service:
     def about(self) -> Response:
         value = {
             "version": __version__,
-            "paused": bool(job_queries.meta(self._db, "draining")),
+            "paused": meta.is_draining(self._db),
             "queueLimit": self._limit,
             "stateDir": self._queue.settings.state_dir,
         }
@@ -369,12 +375,12 @@ class Service:
         self._queue.set_draining(False)
         self._wake()
         self._wait_for_daemon()
-        return list((named_devices.read(self._db) or named_devices.Slots()).used)
+        return list((named_devices.read(self._db) or named_devices.NamedDevices()).names_in_use)
 
     def _wait_for_daemon(self) -> None:
         """Wait until the daemon has recorded the ends of jobs that finished without it."""
         deadline = time.monotonic() + _READY_SECONDS
-        while not job_queries.meta(self._db, READY):
+        while not meta.get_meta(self._db, READY):
             if time.monotonic() > deadline:
                 self._log.write("Warning", "The scheduler is slow to start")
                 return
@@ -382,4 +388,4 @@ class Service:
             self._queue.wake_daemon()
 
     def count_running(self) -> int:
-        return len(job_queries.page(self._db, ACTIVE, _ALL))
+        return len(job_queries.jobs_in_states(self._db, ACTIVE, _ALL))
