@@ -16,7 +16,7 @@ from bench.depth import measure_depth
 from bench.gap import measure_gap
 from bench.lab import Lab, open_lab
 from bench.process import ToolError
-from bench.race import Plan
+from bench.race import BenchPlan
 from bench.report import Section
 from bench.table import replace_between_markers
 from bench.throughput import measure_throughput
@@ -78,9 +78,9 @@ def measure(name: str, lab: Lab, tools: Sequence[Tool], options: argparse.Namesp
     if name == "depth":
         return measure_depth(lab, sizes, options.slots[0], options.repeats)
     if name == "gap":
-        plan = Plan(options.forms, options.slots[:1], options.gap_jobs, options.repeats, True)
+        plan = BenchPlan(options.forms, options.slots[:1], options.gap_jobs, options.repeats, True)
         return measure_gap(lab, tools, plan)
-    plan = Plan(options.forms, options.slots, options.jobs, options.repeats, False)
+    plan = BenchPlan(options.forms, options.slots, options.jobs, options.repeats, False)
     return measure_throughput(lab, tools, plan)
 
 

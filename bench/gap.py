@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from bench.lab import Lab
-from bench.race import Outcome, Plan, fault_report, race
+from bench.race import BenchPlan, RaceResults, fault_report, race
 from bench.report import Section
 from bench.table import middle, number, spread, table
 from bench.tools.base import Tool
@@ -23,33 +23,35 @@ HEADINGS = (
 )
 
 
-def measure_gap(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
-    outcome = race(lab, tools, plan)
+def measure_gap(lab: Lab, tools: Sequence[Tool], plan: BenchPlan) -> Section:
+    results = race(lab, tools, plan)
     parts = []
     for form in plan.forms:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
-            parts += [title, table(HEADINGS, _rows(outcome, tools, form, slots))]
-    text = "\n\n".join([*parts, fault_report(outcome)])
-    return Section("gap", TITLE, text, outcome.records(), outcome.conditions)
+            parts += [title, table(HEADINGS, _rows(results, tools, form, slots))]
+    text = "\n\n".join([*parts, fault_report(results)])
+    return Section("gap", TITLE, text, results.records(), results.conditions)
 
 
-def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> list[tuple[str, ...]]:
+def _rows(
+    results: RaceResults, tools: Sequence[Tool], form: Form, slots: int
+) -> list[tuple[str, ...]]:
     rows = []
     for tool in tools:
         key = (tool.name, form, slots)
-        runs = outcome.of(*key)
+        runs = results.of(*key)
         if not runs:
             continue
-        gap = middle(outcome.values(*key, lambda f: f.gap_p50_ms))
+        gap = middle(results.values(*key, lambda f: f.gap_p50_ms))
         digits = 2 if gap < 100 else 0
         row = (
             f"{tool.name} {tool.version()}".strip(),
             str(runs[0].jobs),
             number(gap, digits),
-            spread(outcome.ratios(*key, lambda f: f.gap_p50_ms), digits),
-            spread(outcome.values(*key, lambda f: f.gap_p99_ms), 0),
-            number(100 * middle(outcome.values(*key, lambda f: f.idle)), 1),
+            spread(results.ratios(*key, lambda f: f.gap_p50_ms), digits),
+            spread(results.values(*key, lambda f: f.gap_p99_ms), 0),
+            number(100 * middle(results.values(*key, lambda f: f.idle)), 1),
         )
         rows.append((math.inf if math.isnan(gap) else gap, row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]

@@ -21,7 +21,7 @@ from bench.workload import Batch, Form, durations, prepare_batch
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """What to run; `sleeping` jobs take about 100 ms, others do nothing."""
 
     forms: Sequence[Form]
@@ -45,7 +45,7 @@ class Result:
 
 
 @dataclass
-class Outcome:
+class RaceResults:
     results: list[Result] = field(default_factory=list)
     conditions: list[Conditions] = field(default_factory=list)
     unfit: dict[str, str] = field(default_factory=dict)
@@ -78,28 +78,28 @@ class Outcome:
         return [asdict(r) for r in self.results]
 
 
-def race(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Outcome:
-    outcome = Outcome()
-    fit = [tool for tool in tools if _warmed_up(lab, tool, plan, outcome)]
+def race(lab: Lab, tools: Sequence[Tool], plan: BenchPlan) -> RaceResults:
+    results = RaceResults()
+    fit = [tool for tool in tools if _warmed_up(lab, tool, plan, results)]
     for repeat in range(plan.repeats):
-        with observed(lab, repeat, outcome.conditions):
+        with observed(lab, repeat, results.conditions):
             for form in plan.forms:
                 for slots in plan.slots:
                     for tool in _rotated(fit, repeat):
                         if form in tool.forms and not (tool.rounds and repeat):
                             result = _run_once(lab, tool, plan, form, slots, repeat)
-                            outcome.results.append(result)
-    return outcome
+                            results.results.append(result)
+    return results
 
 
-def fault_report(outcome: Outcome) -> str:
+def fault_report(results: RaceResults) -> str:
     """One line for every fault and every failed warm-up."""
     lines = [
         f"- {r.tool}, {r.form}, {r.slots} slots, repeat {r.repeat + 1}: {'; '.join(r.faults)}"
-        for r in outcome.results
+        for r in results.results
         if r.faults
     ]
-    lines += [f"- {name}: failed its warm-up: {why}" for name, why in outcome.unfit.items()]
+    lines += [f"- {name}: failed its warm-up: {why}" for name, why in results.unfit.items()]
     return "Faults:\n\n" + "\n".join(lines) if lines else "All runs were valid."
 
 
@@ -108,7 +108,7 @@ def _rotated(tools: Sequence[Tool], by: int) -> Iterator[Tool]:
         yield tools[(place + by) % len(tools)]
 
 
-def _warmed_up(lab: Lab, tool: Tool, plan: Plan, outcome: Outcome) -> bool:
+def _warmed_up(lab: Lab, tool: Tool, plan: BenchPlan, results: RaceResults) -> bool:
     """Run one round that is not counted, to fill caches and to check that the tool works."""
     slots = plan.slots[0]
     batch = prepare_batch(
@@ -125,11 +125,11 @@ def _warmed_up(lab: Lab, tool: Tool, plan: Plan, outcome: Outcome) -> bool:
     except ToolError as error:
         problem = [str(error)]
     if problem:
-        outcome.unfit[tool.name] = "; ".join(problem)
+        results.unfit[tool.name] = "; ".join(problem)
     return not problem
 
 
-def _run_once(lab: Lab, tool: Tool, plan: Plan, form: Form, slots: int, repeat: int) -> Result:
+def _run_once(lab: Lab, tool: Tool, plan: BenchPlan, form: Form, slots: int, repeat: int) -> Result:
     count = tool.jobs_for(plan.jobs, slots)
     batch = prepare_batch(
         lab.fresh_path(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bench.lab import Lab
-from bench.race import Outcome, Plan, fault_report, race
+from bench.race import BenchPlan, RaceResults, fault_report, race
 from bench.report import Section
 from bench.table import middle, number, spread, table
 from bench.tools.base import Tool
@@ -23,32 +23,34 @@ HEADINGS = (
 )
 
 
-def measure_throughput(lab: Lab, tools: Sequence[Tool], plan: Plan) -> Section:
-    outcome = race(lab, tools, plan)
+def measure_throughput(lab: Lab, tools: Sequence[Tool], plan: BenchPlan) -> Section:
+    results = race(lab, tools, plan)
     parts = []
     for form in plan.forms:
         for slots in plan.slots:
             title = f"**{form} lines, {slots} slots** (medians of {plan.repeats})"
-            parts += [title, table(HEADINGS, _rows(outcome, tools, form, slots))]
-    text = "\n\n".join([*parts, fault_report(outcome)])
-    return Section("throughput", TITLE, text, outcome.records(), outcome.conditions)
+            parts += [title, table(HEADINGS, _rows(results, tools, form, slots))]
+    text = "\n\n".join([*parts, fault_report(results)])
+    return Section("throughput", TITLE, text, results.records(), results.conditions)
 
 
-def _rows(outcome: Outcome, tools: Sequence[Tool], form: Form, slots: int) -> list[tuple[str, ...]]:
+def _rows(
+    results: RaceResults, tools: Sequence[Tool], form: Form, slots: int
+) -> list[tuple[str, ...]]:
     rows = []
     for tool in tools:
         key = (tool.name, form, slots)
-        runs = outcome.of(*key)
+        runs = results.of(*key)
         if not runs:
             continue
-        rate = middle(outcome.values(*key, lambda f: f.steady))
+        rate = middle(results.values(*key, lambda f: f.steady))
         digits = 0 if rate >= 10 else 1
         row = (
             f"{tool.name} {tool.version()}".strip(),
             str(runs[0].jobs),
             number(rate, digits),
-            number(middle(outcome.values(*key, lambda f: f.with_start_up)), digits),
-            spread(outcome.ratios(*key, lambda f: f.steady), 4 if digits else 2),
+            number(middle(results.values(*key, lambda f: f.with_start_up)), digits),
+            spread(results.ratios(*key, lambda f: f.steady), 4 if digits else 2),
             str(max((r.figures.peak for r in runs if r.figures), default=0)),
             tool.keeps,
         )

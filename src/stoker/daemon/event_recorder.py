@@ -9,7 +9,7 @@ from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener
 from stoker.daemon.loop_state import LoopState
-from stoker.daemon.profile_updates import Run, learn
+from stoker.daemon.profile_updates import EndedAttempt, learn
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.settings import Settings
 from stoker.store import attempts, events, meta, sweeps
@@ -93,8 +93,10 @@ class EventRecorder:
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
         group = self._waiting.group(job.request_group)
-        run = Run(job=job, outcome=outcome, verdict=verdict, use=use, started_at=started_at)
-        if learn(self._db, self._gpus, group, run):
+        ended = EndedAttempt(
+            job=job, outcome=outcome, verdict=verdict, use=use, started_at=started_at
+        )
+        if learn(self._db, self._gpus, group, ended):
             self._state.is_stale = True
         self._profiles.changed(job.profile)
         return Finished(job.job, outcome, verdict)

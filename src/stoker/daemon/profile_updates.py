@@ -15,7 +15,7 @@ from stoker.store.database import Database
 _UNUSED_SECONDS = 60.0
 
 
-class Run(Record):
+class EndedAttempt(Record):
     """An attempt that has ended."""
 
     job: attempts.JobToJudge
@@ -31,31 +31,33 @@ class Run(Record):
         )
 
 
-def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, run: Run) -> bool:
+def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, ended: EndedAttempt) -> bool:
     """Record what the attempt used; True if the estimate of a waiting job may have changed."""
-    job, use, verdict = run.job, run.use, run.verdict
+    job, use, verdict = ended.job, ended.use, ended.verdict
     if use != NOTHING_SEEN:
-        attempts.record_gpu_use(db, run.outcome.attempt, use.memory, use.utilization, use.energy)
-    seconds = run.seconds or 0.0
+        attempts.record_gpu_use(db, ended.outcome.attempt, use.memory, use.utilization, use.energy)
+    seconds = ended.seconds or 0.0
     if seconds > _UNUSED_SECONDS and gpus.is_monitored and job.devices and use.memory is None:
         text = f"it ran for {seconds:.0f} s and never used its GPU"
-        events.record_event(db, job.job, run.outcome.ended_at, "gpu_unused", text)
+        events.record_event(db, job.job, ended.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
-        return profiles.learn(db, job.profile, run.seconds, use.memory)
+        return profiles.learn(db, job.profile, ended.seconds, use.memory)
     if verdict.cause != "gpu_oom":
         return False
     if verdict.delay is not None:
-        _raise_request(db, gpus, group, run)
+        _raise_request(db, gpus, group, ended)
     return profiles.learn(db, job.profile, None, use.memory, is_short=True)
 
 
-def _raise_request(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, run: Run) -> None:
+def _raise_request(
+    db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, ended: EndedAttempt
+) -> None:
     """Give a job that ran out of GPU memory and is retried more memory, or other GPUs."""
-    job = run.job
+    job = ended.job
     request = group.request._replace(memory=job.claim)
     names = {device.number: device.uuid or device.visible for device in gpus.devices}
     places = tuple(names[number] for number in job.devices if number in names)
     most = max((device.memory for device in gpus.devices), default=0)
-    wanted = after_oom(request, job.on_oom, run.use.memory, places, most)
+    wanted = after_oom(request, job.on_oom, ended.use.memory, places, most)
     if wanted != request:
         request_groups.change_request(db, job.job, wanted, group.fair_share_group)

@@ -55,7 +55,7 @@ class Started(Record):
     listed: int | None = None  # number of requested points; None for adaptive search
 
 
-class Plan(Record):
+class SweepPreview(Record):
     """What starting a sweep would do, for --dry-run."""
 
     name: str
@@ -136,19 +136,21 @@ def start(
     )
 
 
-def plan(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = False) -> Plan:
+def preview(
+    queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = False
+) -> SweepPreview:
     """Return what `start` would do, without any change."""
     known, name, given = _find_sweep(queue.db, given, base.context, is_suggested)
     rows = sweeps.trials(queue.db, known.id) if known is not None else []
     if given.method in ADAPTIVE:
         before = {row.identity for row in rows}
         new = [p for p in _included(known, given) if identity(given.template, p) not in before]
-        return Plan(name, known, given, new, [row for row in rows if is_missing(row)])
+        return SweepPreview(name, known, given, new, [row for row in rows if is_missing(row)])
     points = dict(listed(given))
     before = {row.identity for row in rows}
     missing = [row for row in rows if is_missing(row) and row.identity in points]
     new = [point for key, point in points.items() if key not in before]
-    return Plan(name, known, given, new, missing, len(points))
+    return SweepPreview(name, known, given, new, missing, len(points))
 
 
 def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:

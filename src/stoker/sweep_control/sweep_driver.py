@@ -46,7 +46,7 @@ _FIRST_PAUSE = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
-class Study:
+class DrivenSweep:
     """Drives one sweep."""
 
     def __init__(self, db: Database, settings: Settings, row: SweepRow) -> None:
@@ -81,15 +81,15 @@ class Study:
             for trial in trials:
                 if trial.state == "running":
                     self._check_early_stop(search, trial)
-        is_open = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
+        has_open_trials = any(trial.state in (*WAITING, *ACTIVE) for trial in trials)
         if self._has_reached_target():
             return self._stop("a trial reached the target")
         if search is None or self._spec.method not in ADAPTIVE:
-            return is_open
+            return has_open_trials
         problem = self._metric_problem(trials)
         if problem is not None:
             return self._stop(problem)
-        return self._add_trials(search, trials) or is_open
+        return self._add_trials(search, trials) or has_open_trials
 
     # -- search --------------------------------------------------------------------------------
 
@@ -156,8 +156,8 @@ class Study:
         left = None if wanted is None else wanted - len(trials)
         if left is not None and left <= 0:
             return False
-        is_open = sum(1 for trial in trials if trial.state in (*WAITING, *ACTIVE))
-        room = self._parallel_trials() - is_open
+        open_trials = sum(1 for trial in trials if trial.state in (*WAITING, *ACTIVE))
+        room = self._parallel_trials() - open_trials
         count = room if left is None else min(room, left)
         if count <= 0:
             return True
@@ -296,7 +296,7 @@ class Driver:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._db = open_database(settings.state_dir)
-        self._studies: dict[Key, Study] = {}
+        self._sweeps: dict[Key, DrivenSweep] = {}
         self._backoffs: dict[Key, Backoff] = {}
 
     def work(self) -> None:
@@ -309,12 +309,12 @@ class Driver:
             self._clear_pause_file()
         finally:
             changes_feed.close()
-            for study in self._studies.values():
-                study.close()
+            for sweep in self._sweeps.values():
+                sweep.close()
             self._db.close()
 
     def _timeout(self) -> float | None:
-        watches = any(study.watches_curves for study in self._studies.values())
+        watches = any(sweep.watches_curves for sweep in self._sweeps.values())
         due = [one.due_at - time.monotonic() for one in self._backoffs.values() if one.failures]
         return min([_POLL_SECONDS] * watches + [max(0.0, at) for at in due], default=None)
 
@@ -328,8 +328,8 @@ class Driver:
     def _round(self) -> bool:
         rows = sweeps.driven(self._db)
         wanted = {(row.id, row.spec, row.base, row.context): row for row in rows}
-        for key in [key for key in self._studies if key not in wanted]:
-            self._studies.pop(key).close()  # finished, stopped, or started again
+        for key in [key for key in self._sweeps if key not in wanted]:
+            self._sweeps.pop(key).close()  # finished, stopped, or started again
         for key in [key for key in self._backoffs if key not in wanted]:
             del self._backoffs[key]
         for key, row in wanted.items():
@@ -337,9 +337,9 @@ class Driver:
             if not backoff.is_due(time.monotonic()):
                 continue
             try:
-                if key not in self._studies:
-                    self._studies[key] = Study(self._db, self._settings, row)
-                if not self._studies[key].advance():
+                if key not in self._sweeps:
+                    self._sweeps[key] = DrivenSweep(self._db, self._settings, row)
+                if not self._sweeps[key].advance():
                     self._finish(row)
                 if backoff.failures:
                     backoff.succeeded()
@@ -357,9 +357,9 @@ class Driver:
 
     def _try_later(self, key: Key, row: SweepRow, why: str) -> None:
         """Restart the search from the database: the first time at once, then with backoff."""
-        study = self._studies.pop(key, None)
-        if study is not None:
-            study.close()
+        sweep = self._sweeps.pop(key, None)
+        if sweep is not None:
+            sweep.close()
         backoff, now = self._backoffs[key], time.monotonic()
         backoff.failed(now)
         if backoff.is_paused:

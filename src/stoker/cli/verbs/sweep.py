@@ -313,20 +313,20 @@ def describe_counts(counts: dict[str, int]) -> str:
 def _dry_run(
     queue: Queue, spec: SweepSpec, base: JobSpec, parsed: Parsed, is_suggested: bool
 ) -> int:
-    plan = lifecycle.plan(queue, spec, base, is_suggested=is_suggested)
-    if spec.method in ADAPTIVE and not plan.new:
+    preview = lifecycle.preview(queue, spec, base, is_suggested=is_suggested)
+    if spec.method in ADAPTIVE and not preview.new:
         notice(f"{spec.method} chooses trials from results, so they cannot be listed in advance")
         return 0
-    known = plan.known.id if plan.known is not None else 0
-    trials = Trials(queue.db, queue.settings.state_dir, known, plan.spec, base)
+    known = preview.known.id if preview.known is not None else 0
+    trials = Trials(queue.db, queue.settings.state_dir, known, preview.spec, base)
     last = len(sweeps.identities(queue.db, known))
-    numbered = [(row.number, point_from_json(row.point)) for row in plan.missing]
-    numbered += list(enumerate(plan.new, last + 1))
-    jobs = [(row.number, trials.job_of(row, is_real=False)) for row in plan.missing]
+    numbered = [(row.number, point_from_json(row.point)) for row in preview.missing]
+    numbered += list(enumerate(preview.new, last + 1))
+    jobs = [(row.number, trials.job_of(row, is_real=False)) for row in preview.missing]
     jobs += [(number, trials.job(number, point, is_real=False))
-             for number, point in enumerate(plan.new, last + 1)]  # fmt: skip
+             for number, point in enumerate(preview.new, last + 1)]  # fmt: skip
     if parsed["json"]:
-        print_json(sweep=plan.name, dry_run=[
+        print_json(sweep=preview.name, dry_run=[
             {"trial": number, "argv": job.argv, "shell": job.shell,
              "params": {k: v.data for k, v in point.items()}}
             for (number, job), (_, point) in zip(jobs, numbered, strict=True)
@@ -334,10 +334,10 @@ def _dry_run(
         return 0
     for _, job in jobs:
         print(printable(display(job.argv, job.shell)))
-    _print_notes(spec, plan.listed)
+    _print_notes(spec, preview.listed)
     if not jobs:
-        existing = plural(plan.listed or 0, "trial")
-        notice(f"all {existing} already exist in sweep {plan.name} (--dry-run)")
+        existing = plural(preview.listed or 0, "trial")
+        notice(f"all {existing} already exist in sweep {preview.name} (--dry-run)")
         return 0
     notice(f"{plural(len(jobs), 'trial')}, none queued (--dry-run)")
     return 0

@@ -20,7 +20,7 @@ _PROGRESS_SECONDS = 10.0
 
 # Causes from failure_causes.py that a retry cannot fix.
 DETERMINISTIC = frozenset({"missing_program", "missing_script", "missing_module"})
-_DETERMINISTIC = DETERMINISTIC | {"start_failed", "time_limit"}
+_NOT_RETRIED = DETERMINISTIC | {"start_failed", "time_limit"}
 
 
 class Verdict(Record):
@@ -75,7 +75,7 @@ def judge(
     if cause == "gpu_oom" and on_oom is not None:
         is_retried = on_oom != "fail" and attempts <= OOM_CAP
     else:
-        is_retried = cause not in _DETERMINISTIC and attempts <= retries
+        is_retried = cause not in _NOT_RETRIED and attempts <= retries
     if is_retried:
         return Verdict("return", cause, exit_code, signal, backoff(attempts, base_delay))
     return Verdict("fail", cause, exit_code, signal)
