@@ -15,7 +15,7 @@ from bench.conditions import Conditions, observed
 from bench.lab import Lab
 from bench.measure import first_started, parse_stamps, peak_concurrency, steady_rate
 from bench.report import Section
-from bench.table import middle, number, spread, table
+from bench.table import median, number, spread, table
 from bench.tools.base import wait_for_stamps
 from bench.tools.stoker import stoker_daemon, stoker_missing
 from bench.workload import Batch, prepare_batch
@@ -100,9 +100,9 @@ def _row(mine: Sequence[Dispatch], all_found: Sequence[Dispatch], short: int) ->
     base = {one.repeat: one.rate for one in all_found if one.queued == short}
     return (
         f"{mine[0].queued:,}",
-        number(middle([one.rate for one in mine])),
+        number(median([one.rate for one in mine])),
         spread([one.rate / base[one.repeat] for one in mine]),
-        number(middle([one.submit_seconds for one in mine]), 2),
-        number(middle([one.daemon_kib / 1024 for one in mine])),
-        number(middle([one.runner_kib / 1024 for one in mine])),
+        number(median([one.submit_seconds for one in mine]), 2),
+        number(median([one.daemon_kib / 1024 for one in mine])),
+        number(median([one.runner_kib / 1024 for one in mine])),
     )

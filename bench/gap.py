@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bench.lab import Lab
 from bench.race import BenchPlan, RaceResults, fault_report, race
 from bench.report import Section
-from bench.table import middle, number, spread, table
+from bench.table import median, number, spread, table
 from bench.tools.base import Tool
 from bench.workload import Form
 
@@ -43,7 +43,7 @@ def _rows(
         runs = results.of(*key)
         if not runs:
             continue
-        gap = middle(results.values(*key, lambda f: f.gap_p50_ms))
+        gap = median(results.values(*key, lambda f: f.gap_p50_ms))
         digits = 2 if gap < 100 else 0
         row = (
             f"{tool.name} {tool.version()}".strip(),
@@ -51,7 +51,7 @@ def _rows(
             number(gap, digits),
             spread(results.ratios(*key, lambda f: f.gap_p50_ms), digits),
             spread(results.values(*key, lambda f: f.gap_p99_ms), 0),
-            number(100 * middle(results.values(*key, lambda f: f.idle)), 1),
+            number(100 * median(results.values(*key, lambda f: f.idle)), 1),
         )
         rows.append((math.inf if math.isnan(gap) else gap, row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]

@@ -34,7 +34,7 @@ class Figures:
     unique: int
     peak: int
     clashes: int
-    steady: float
+    steady: float  # jobs per second
     with_start_up: float
     gap_p50_ms: float
     gap_p99_ms: float
@@ -98,9 +98,9 @@ def steady_rate(stamps: Sequence[Stamp]) -> float:
     return len(stamps) * NS_PER_S / span
 
 
-def rate_since(stamps: Sequence[Stamp], typed: int) -> float:
+def rate_since(stamps: Sequence[Stamp], command_at_ns: int) -> float:
     """Jobs per second from the typed command to the last end."""
-    return len(stamps) * NS_PER_S / (max(s.end for s in stamps) - typed)
+    return len(stamps) * NS_PER_S / (max(s.end for s in stamps) - command_at_ns)
 
 
 def idle_share(stamps: Sequence[Stamp], slots: int) -> float:
@@ -115,7 +115,7 @@ def first_started(stamps: Iterable[Stamp], count: int) -> list[Stamp]:
     return sorted(stamps, key=lambda s: s.start)[:count]
 
 
-def figures(stamps: Sequence[Stamp], slots: int, typed: int) -> Figures:
+def figures(stamps: Sequence[Stamp], slots: int, command_at_ns: int) -> Figures:
     """All figures of one run."""
     gaps = [gap / NS_PER_MS for gap in slot_gaps(stamps, slots)]
     return Figures(
@@ -124,14 +124,14 @@ def figures(stamps: Sequence[Stamp], slots: int, typed: int) -> Figures:
         peak=peak_concurrency(stamps),
         clashes=slot_clashes(stamps),
         steady=steady_rate(stamps),
-        with_start_up=rate_since(stamps, typed),
+        with_start_up=rate_since(stamps, command_at_ns),
         gap_p50_ms=percentile(gaps, 50),
         gap_p99_ms=percentile(gaps, 99),
         idle=idle_share(stamps, slots),
     )
 
 
-def faults(found: Figures, wanted: int, slots: int) -> list[str]:
+def invalid_reasons(found: Figures, wanted: int, slots: int) -> list[str]:
     """Reasons why a run is invalid; empty for a valid run."""
     problems = []
     if found.unique != wanted or found.jobs != wanted:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 
 from bench.conditions import Conditions, observed
 from bench.lab import Lab
-from bench.measure import Figures, faults, figures, parse_stamps
+from bench.measure import Figures, figures, invalid_reasons, parse_stamps
 from bench.process import ToolError
 from bench.tools import REFERENCE
 from bench.tools.base import Tool
@@ -143,8 +143,8 @@ def _run_once(lab: Lab, tool: Tool, plan: BenchPlan, form: Form, slots: int, rep
     )
     found: Figures | None = None
     try:
-        typed = tool.run(batch)
-        found, problems = _read(batch, typed)
+        command_at_ns = tool.run(batch)
+        found, problems = _read(batch, command_at_ns)
     except ToolError as error:
         problems = [str(error)]
     rate = f"{found.steady:8.1f} jobs/s, gap {found.gap_p50_ms:.1f} ms" if found else "failed"
@@ -153,10 +153,10 @@ def _run_once(lab: Lab, tool: Tool, plan: BenchPlan, form: Form, slots: int, rep
     return Result(tool.name, form, slots, repeat, count, found, problems)
 
 
-def _read(batch: Batch, typed: int) -> tuple[Figures | None, list[str]]:
+def _read(batch: Batch, command_at_ns: int) -> tuple[Figures | None, list[str]]:
     """Figures and faults from the stamps of a batch."""
     stamps = parse_stamps(batch.stamps.read_text()) if batch.stamps.exists() else []
     if not stamps:
         return None, ["no job wrote a stamp"]
-    found = figures(stamps, batch.slots, typed)
-    return found, faults(found, batch.count, batch.slots)
+    found = figures(stamps, batch.slots, command_at_ns)
+    return found, invalid_reasons(found, batch.count, batch.slots)

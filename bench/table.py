@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import median
 
 BEGIN, END = "<!-- results -->", "<!-- /results -->"
 
@@ -23,16 +23,16 @@ def number(value: float, digits: int = 0) -> str:
 def spread(values: Sequence[float], digits: int = 2) -> str:
     """Median and, if the values differ, the range: `0.81 (0.78-0.90)`."""
     known = [value for value in values if not math.isnan(value)]
-    shown = number(middle(known), digits)
+    shown = number(median(known), digits)
     if not known or min(known) == max(known):
         return shown
     return f"{shown} ({number(min(known), digits)}-{number(max(known), digits)})"
 
 
-def middle(values: Sequence[float]) -> float:
+def median(values: Sequence[float]) -> float:
     """Median of the values that are not nan; nan without any."""
     known = [value for value in values if not math.isnan(value)]
-    return median(known) if known else math.nan
+    return statistics.median(known) if known else math.nan
 
 
 def replace_between_markers(document: Path, text: str) -> None:

@@ -6,10 +6,10 @@ import math
 
 from bench.measure import (
     Stamp,
-    faults,
     figures,
     first_started,
     idle_share,
+    invalid_reasons,
     parse_stamps,
     peak_concurrency,
     percentile,
@@ -91,11 +91,11 @@ def test_first_started_goes_by_start_not_by_end() -> None:
 
 
 def test_valid_run_has_no_faults() -> None:
-    assert faults(figures(TWO_ROUNDS, 2, 0), 4, 2) == []
+    assert invalid_reasons(figures(TWO_ROUNDS, 2, 0), 4, 2) == []
 
 
 def test_lost_duplicate_and_too_many_jobs_are_faults() -> None:
-    assert len(faults(figures(TWO_ROUNDS, 2, 0), 5, 2)) == 1
+    assert len(invalid_reasons(figures(TWO_ROUNDS, 2, 0), 5, 2)) == 1
     doubled = [*TWO_ROUNDS[:3], TWO_ROUNDS[2]._replace(start=30 * MS, end=40 * MS)]
-    assert "3 different" in faults(figures(doubled, 2, 0), 4, 2)[0]
-    assert "on 1 slots" in faults(figures(TWO_ROUNDS, 1, 0), 4, 1)[0]
+    assert "3 different" in invalid_reasons(figures(doubled, 2, 0), 4, 2)[0]
+    assert "on 1 slots" in invalid_reasons(figures(TWO_ROUNDS, 1, 0), 4, 1)[0]

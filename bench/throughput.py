@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from bench.lab import Lab
 from bench.race import BenchPlan, RaceResults, fault_report, race
 from bench.report import Section
-from bench.table import middle, number, spread, table
+from bench.table import median, number, spread, table
 from bench.tools.base import Tool
 from bench.workload import Form
 
@@ -43,13 +43,13 @@ def _rows(
         runs = results.of(*key)
         if not runs:
             continue
-        rate = middle(results.values(*key, lambda f: f.steady))
+        rate = median(results.values(*key, lambda f: f.steady))
         digits = 0 if rate >= 10 else 1
         row = (
             f"{tool.name} {tool.version()}".strip(),
             str(runs[0].jobs),
             number(rate, digits),
-            number(middle(results.values(*key, lambda f: f.with_start_up)), digits),
+            number(median(results.values(*key, lambda f: f.with_start_up)), digits),
             spread(results.ratios(*key, lambda f: f.steady), 4 if digits else 2),
             str(max((r.figures.peak for r in runs if r.figures), default=0)),
             tool.keeps,

@@ -109,10 +109,10 @@ class Gflow(Tool):
             *("--max-concurrent", str(batch.slots), "eval", "{line}"),
         ]
         with gflow_daemon(batch.folder, batch.environ, self.executor) as environ:
-            typed = time.monotonic_ns()
+            command_at_ns = time.monotonic_ns()
             process.run(command, environ, folder=batch.folder)
             wait_for_stamps(batch)
-        return typed
+        return command_at_ns
 
 
 class GflowTmux(Gflow):

@@ -28,7 +28,7 @@ class SimpleGpuScheduler(Tool):
 
     def run(self, batch: Batch) -> int:
         command = [program("simple_gpu_scheduler") or "", "--gpus", device_list(batch.slots)]
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         process.run(
             command,
             batch.environ,
@@ -36,7 +36,7 @@ class SimpleGpuScheduler(Tool):
             stdin=batch.lines,
             timeout=batch.timeout,
         )
-        return typed
+        return command_at_ns
 
 
 class GpuHog(Tool):
@@ -59,7 +59,7 @@ class GpuHog(Tool):
         return None if script.is_file() else f"HOG: {script} does not exist"
 
     def run(self, batch: Batch) -> int:
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         process.run(
             [
                 *(sys.executable, self.script() or ""),
@@ -70,4 +70,4 @@ class GpuHog(Tool):
             folder=batch.folder,
             timeout=batch.timeout,
         )
-        return typed
+        return command_at_ns

@@ -27,14 +27,14 @@ class Library(Tool):
         return package_version(self.distribution)
 
     def run(self, batch: Batch) -> int:
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         process.run(
             [peers_python(), DRIVER, self.name, batch.lines, str(batch.slots), batch.form],
             batch.environ,
             folder=batch.folder,
             timeout=batch.timeout,
         )
-        return typed
+        return command_at_ns
 
 
 class HyperQueue(Library):

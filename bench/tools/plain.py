@@ -18,10 +18,10 @@ class Reference(Tool):
         return None
 
     def run(self, batch: Batch) -> int:
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         command: Command = [self.lab.reference, str(batch.slots), batch.lines]
         process.run(command, batch.environ, folder=batch.folder, timeout=batch.timeout)
-        return typed
+        return command_at_ns
 
 
 class Xargs(Tool):
@@ -35,7 +35,7 @@ class Xargs(Tool):
         return (answer(["xargs", "--version"]) or "").split("\n")[0].split()[-1]
 
     def run(self, batch: Batch) -> int:
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         process.run(
             [
                 *("xargs", "-d", "\\n", "-n", "1", "-P", str(batch.slots)),
@@ -46,7 +46,7 @@ class Xargs(Tool):
             stdin=batch.lines,
             timeout=batch.timeout,
         )
-        return typed
+        return command_at_ns
 
 
 class Parallel(Tool):
@@ -67,7 +67,7 @@ class Parallel(Tool):
         return []
 
     def run(self, batch: Batch) -> int:
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         process.run(
             ["parallel", "-j", str(batch.slots), *self.options(batch)],
             batch.environ,
@@ -75,7 +75,7 @@ class Parallel(Tool):
             stdin=batch.lines,
             timeout=batch.timeout,
         )
-        return typed
+        return command_at_ns
 
 
 class ParallelRecorded(Parallel):

@@ -45,7 +45,7 @@ class TaskSpooler(Tool):
 
     def run(self, batch: Batch) -> int:
         with spooler(batch.folder, batch.environ, batch.slots) as environ:
-            typed = time.monotonic_ns()
+            command_at_ns = time.monotonic_ns()
             process.run(
                 ["sh", "-c", FEED[batch.form]],
                 environ,
@@ -54,4 +54,4 @@ class TaskSpooler(Tool):
                 timeout=batch.timeout,
             )
             wait_for_stamps(batch)
-        return typed
+        return command_at_ns

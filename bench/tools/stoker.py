@@ -113,14 +113,14 @@ class StokerRun(Tool):
             *(*stoker_command(), "run", "--devices", device_list(batch.slots)),
             *("--log-dir", batch.folder / "logs", batch.lines),
         ]
-        typed = time.monotonic_ns()
+        command_at_ns = time.monotonic_ns()
         process.run(
             command,
             simulated(batch.environ, batch.folder, batch.slots),
             folder=batch.folder,
             timeout=batch.timeout,
         )
-        return typed
+        return command_at_ns
 
 
 class StokerDaemon(StokerRun):
@@ -130,7 +130,7 @@ class StokerDaemon(StokerRun):
 
     def run(self, batch: Batch) -> int:
         with stoker_daemon(batch.folder, batch.environ, batch.slots) as daemon:
-            typed = time.monotonic_ns()
+            command_at_ns = time.monotonic_ns()
             daemon.call("submit", "--file", str(batch.lines), "-q", timeout=batch.timeout)
             daemon.call("wait", "--all", timeout=batch.timeout)
-        return typed
+        return command_at_ns
