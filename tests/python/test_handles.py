@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client.finish_watch import open_queue, watcher
+from stoker.client.finish_watch import watcher
+from stoker.client.queue_connections import thread_queue
 from stoker.errors import NotFound, UsageError
 from stoker.python.api import Queue, job, submit
 from stoker.python.job import Job
@@ -153,7 +154,7 @@ def test_wait_for_a_thousand_jobs_needs_one_query(here: Lab) -> None:
     jobs = held_double.map(range(1000))
     Queue().cancel(*jobs[:999])
     queries: list[str] = []
-    connection = open_queue(jobs[0]._settings).db.connection
+    connection = thread_queue(jobs[0]._settings).db.connection
     connection.set_trace_callback(queries.append)
     try:
         done, not_done = wait(jobs, timeout=0)

@@ -168,7 +168,7 @@ def test_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
 
 
 def test_call_folder_is_removed_with_its_last_job(here: Lab, tmp_path: Path) -> None:
-    from stoker.client.finish_watch import open_queue
+    from stoker.client.queue_connections import thread_queue
     from stoker.store import changes, function_folders
 
     jobs = job_functions.double.map([1, 2])
@@ -177,7 +177,7 @@ def test_call_folder_is_removed_with_its_last_job(here: Lab, tmp_path: Path) -> 
     precious.mkdir()
     trap = submit(["true", "-P", "-m", "stoker.functions.call", "f", str(precious), "0", "0+1"])
     trap.wait()
-    folder, db = folder_of(jobs[0]), open_queue(jobs[0]._settings).db
+    folder, db = folder_of(jobs[0]), thread_queue(jobs[0]._settings).db
     for id, left in ((jobs[0].id, ["call", "result-2"]), (jobs[1].id, None), (trap.id, None)):
         folders = function_folders.folders_of(db, [id])
         function_folders.drop(db, folders, changes.remove(db, [id]))

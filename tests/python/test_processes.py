@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.client.finish_watch import open_queue
+from stoker.client.queue_connections import thread_queue
 from stoker.daemon.start import wake_daemon
 from stoker.errors import NotFound
 from stoker.python.executor import Executor
@@ -134,10 +134,10 @@ def test_replaced_database_is_opened_again(here: Lab, tmp_path: Path) -> None:
     held = queue.submit("true", hold=True)
     assert held.state == "held"
     path = tmp_path / "q" / "queue.db"
-    open_queue(held._settings).db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    thread_queue(held._settings).db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     shutil.copy(path, tmp_path / "copy.db")
     os.replace(tmp_path / "copy.db", path)  # as a repair does
-    before = open_queue(held._settings)
+    before = thread_queue(held._settings)
     here.ok("cancel", str(held.id), STOKER_STATE_DIR=str(tmp_path / "q"))
     assert held.state == "cancelled"
-    assert open_queue(held._settings) is before
+    assert thread_queue(held._settings) is before

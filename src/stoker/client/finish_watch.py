@@ -6,17 +6,15 @@ the executor.
 
 from __future__ import annotations
 
-import atexit
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 
 from stoker.client.change_feed import ChangeFeed
-from stoker.client.queue import Queue
+from stoker.client.queue_connections import close_thread_queues, thread_queue
 from stoker.errors import NotFound
 from stoker.settings import Settings
-from stoker.store.database import FILE_NAME
 from stoker.store.job_queries import ended_among
 
 Ended = tuple[int, str | None]  # id and final state; None when the job was removed
@@ -25,81 +23,6 @@ Ended = tuple[int, str | None]  # id and final state; None when the job was remo
 Callback = Callable[[str | None], None]
 
 _RETRY_SECONDS = 0.5
-
-
-class _Local(threading.local):
-    """The connections of one thread; they are closed when the thread ends."""
-
-    def __init__(self) -> None:
-        self.pid = os.getpid()
-        self.queues: dict[Settings, _OwnQueue] = {}
-
-
-class _OwnQueue(Queue):
-    """A connection of one thread, with the inode of the database file that it opened."""
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self._inode = _inode(settings.state_dir)
-
-    def is_current(self) -> bool:
-        """Whether the path still names the open file; a repair replaces the file."""
-        return _inode(self.settings.state_dir) == self._inode
-
-    def close(self) -> None:
-        self.db.close()
-
-    def __del__(self) -> None:
-        try:
-            self.close()
-        except Exception:  # the interpreter is shutting down, or the file was never opened
-            pass
-
-
-_local = _Local()
-_MAX_QUEUES = 8
-_forked: list[object] = []
-
-
-def open_queue(settings: Settings, *, creates: bool = True) -> Queue:
-    """This thread's connection to a queue; SQLite connections must not cross threads or forks.
-
-    Raises NotFound if there is no queue and `creates` is False.
-    """
-    if _local.pid != os.getpid():
-        _forked.append(_local.queues)  # closing them here would drop the parent's locks
-        _local.pid, _local.queues = os.getpid(), {}
-    queue = _local.queues.get(settings)
-    if queue is not None and not queue.is_current():
-        _local.queues.pop(settings).close()
-        queue = None
-    if queue is None:
-        if not creates and _inode(settings.state_dir) is None:
-            raise NotFound(
-                f"there is no queue in `{settings.state_dir}`",
-                "the state folder was deleted or moved",
-            )
-        if len(_local.queues) >= _MAX_QUEUES:
-            _local.queues.pop(next(iter(_local.queues))).close()
-        queue = _local.queues[settings] = _OwnQueue(settings)
-    return queue
-
-
-def close_queues() -> None:
-    """Close the connections of this thread."""
-    if _local.pid == os.getpid():
-        while _local.queues:
-            _local.queues.popitem()[1].close()
-
-
-atexit.register(close_queues)  # of the main thread
-
-
-def _inode(state_dir: str) -> int | None:
-    try:
-        return os.stat(os.path.join(state_dir, FILE_NAME)).st_ino
-    except OSError:
-        return None
 
 
 class FinishWatch:
@@ -124,7 +47,7 @@ class FinishWatch:
         changes = ChangeFeed(self._settings.state_dir)
         try:
             # Without a daemon no job would finish.
-            open_queue(self._settings, creates=False).ensure_daemon()
+            thread_queue(self._settings, creates=False).ensure_daemon()
             while True:
                 if ended := self._finished():
                     yield ended
@@ -139,7 +62,7 @@ class FinishWatch:
 
     def _finished(self) -> list[Ended]:
         """The jobs that finished since the last call."""
-        ended = ended_among(open_queue(self._settings, creates=False).db, self._left)
+        ended = ended_among(thread_queue(self._settings, creates=False).db, self._left)
         if ended:
             gone = {job for job, _ in ended}
             self._left = [job for job in self._left if job not in gone]
@@ -211,7 +134,7 @@ class Watcher:
     def _watch(self) -> None:
         changes: ChangeFeed | None = None
         try:
-            _try(lambda: open_queue(self._settings, creates=False).ensure_daemon())
+            _try(lambda: thread_queue(self._settings, creates=False).ensure_daemon())
             while True:
                 self._report()
                 with self._lock:
@@ -228,13 +151,13 @@ class Watcher:
         finally:
             if changes is not None:
                 changes.close()
-            close_queues()
+            close_thread_queues()
 
     def _report(self) -> None:
         with self._lock:
             ids = list(self._callbacks)
         try:
-            ended = ended_among(open_queue(self._settings, creates=False).db, ids)
+            ended = ended_among(thread_queue(self._settings, creates=False).db, ids)
         except NotFound:  # the queue was deleted
             ended = [(job, None) for job in ids]
         except Exception:

@@ -286,9 +286,9 @@ class Queue:
     # -- inside ------------------------------------------------------------------------------
 
     def _open(self) -> StoredQueue:
-        from stoker.client.finish_watch import open_queue
+        from stoker.client.queue_connections import thread_queue
 
-        return open_queue(self._settings)
+        return thread_queue(self._settings)
 
     def _ids(self, which: Iterable[Which]) -> list[int]:
         words = []

@@ -246,9 +246,9 @@ class Job(Generic[T_co]):
     # -- inside ------------------------------------------------------------------------------
 
     def _queue(self) -> Queue:
-        from stoker.client.finish_watch import open_queue
+        from stoker.client.queue_connections import thread_queue
 
-        return open_queue(self._settings, creates=False)
+        return thread_queue(self._settings, creates=False)
 
     def _row(self) -> JobRow:
         from stoker.store import job_queries

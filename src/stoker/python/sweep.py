@@ -204,9 +204,9 @@ class Sweep:
     # -- inside ------------------------------------------------------------------------------
 
     def _open(self) -> StoredQueue:
-        from stoker.client.finish_watch import open_queue
+        from stoker.client.queue_connections import thread_queue
 
-        return open_queue(self._settings, creates=False)
+        return thread_queue(self._settings, creates=False)
 
     def _row(self) -> SweepRow:
         from stoker.store import sweeps
@@ -248,14 +248,14 @@ def start(
     options: Mapping[str, Any],
 ) -> Sweep:
     """Start a sweep of a command, or of a function that takes the parameters as arguments."""
-    from stoker.client.finish_watch import open_queue
     from stoker.client.job_options import NAMES, check_names, make_spec, read_options
+    from stoker.client.queue_connections import thread_queue
     from stoker.sweep_control import lifecycle
 
     check_names(options, (*_SWEEP_OPTIONS, *NAMES), "a sweep")
     own = {key: value for key, value in options.items() if key in _SWEEP_OPTIONS}
     job_options = read_options({k: v for k, v in options.items() if k not in _SWEEP_OPTIONS})
-    queue = open_queue(settings)
+    queue = thread_queue(settings)
     base = make_spec(job_options, settings, queue.devices())
     if base.after or base.begin_at or base.stdout or base.stderr or base.dedupe:
         raise UsageError(

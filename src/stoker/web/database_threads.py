@@ -12,8 +12,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from stoker.client.finish_watch import open_queue
 from stoker.client.queue import Queue
+from stoker.client.queue_connections import thread_queue
 from stoker.errors import TryLater
 from stoker.settings import Settings
 from stoker.store.database import translate
@@ -51,7 +51,7 @@ class DatabaseThreads:
 
     def _call(self, work: Callable[[Queue], T]) -> T:
         try:
-            return work(open_queue(self.settings))
+            return work(thread_queue(self.settings))
         except sqlite3.Error as error:
             raise translate(error, self.settings.state_dir) from error
 

@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable
 
 from stoker.client.change_feed import ChangeFeed
-from stoker.client.finish_watch import open_queue
 from stoker.client.queue import Queue
+from stoker.client.queue_connections import thread_queue
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.settings import Settings
@@ -178,7 +178,7 @@ class EventHub:
                 is_woken = self._is_woken()
                 now = time.monotonic()
                 try:
-                    queue = open_queue(self._settings)
+                    queue = thread_queue(self._settings)
                     newest = queue.db.data_version()
                     if is_woken or newest != version or now >= due:
                         version = newest

@@ -1,0 +1,87 @@
+"""Connections to queues, one per thread, for the Python API and the web server."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+
+from stoker.client.queue import Queue
+from stoker.errors import NotFound
+from stoker.settings import Settings
+from stoker.store.database import FILE_NAME
+
+
+class _Local(threading.local):
+    """The connections of one thread; they are closed when the thread ends."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.queues: dict[Settings, _OwnQueue] = {}
+
+
+class _OwnQueue(Queue):
+    """A connection of one thread, with the inode of the database file that it opened."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._inode = _inode(settings.state_dir)
+
+    def is_current(self) -> bool:
+        """Whether the path still names the open file; a repair replaces the file."""
+        return _inode(self.settings.state_dir) == self._inode
+
+    def close(self) -> None:
+        self.db.close()
+
+    def __del__(self) -> None:
+        try:
+            self.close()
+        except Exception:  # the interpreter is shutting down, or the file was never opened
+            pass
+
+
+_local = _Local()
+_MAX_QUEUES = 8
+_forked: list[object] = []
+
+
+def thread_queue(settings: Settings, *, creates: bool = True) -> Queue:
+    """This thread's connection to a queue; SQLite connections must not cross threads or forks.
+
+    Raises NotFound if there is no queue and `creates` is False.
+    """
+    if _local.pid != os.getpid():
+        _forked.append(_local.queues)  # closing them here would drop the parent's locks
+        _local.pid, _local.queues = os.getpid(), {}
+    queue = _local.queues.get(settings)
+    if queue is not None and not queue.is_current():
+        _local.queues.pop(settings).close()
+        queue = None
+    if queue is None:
+        if not creates and _inode(settings.state_dir) is None:
+            raise NotFound(
+                f"there is no queue in `{settings.state_dir}`",
+                "the state folder was deleted or moved",
+            )
+        if len(_local.queues) >= _MAX_QUEUES:
+            _local.queues.pop(next(iter(_local.queues))).close()
+        queue = _local.queues[settings] = _OwnQueue(settings)
+    return queue
+
+
+def close_thread_queues() -> None:
+    """Close the connections of this thread."""
+    if _local.pid == os.getpid():
+        while _local.queues:
+            _local.queues.popitem()[1].close()
+
+
+atexit.register(close_thread_queues)  # of the main thread
+
+
+def _inode(state_dir: str) -> int | None:
+    try:
+        return os.stat(os.path.join(state_dir, FILE_NAME)).st_ino
+    except OSError:
+        return None
