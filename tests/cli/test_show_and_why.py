@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stoker.supervisor.process_table import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, process_state
 from tests.cli.helpers import Gate, as_json, refused, without_times
 from tests.lab import Lab
 
@@ -211,7 +211,7 @@ def test_suspended_job_is_shown_as_suspended(lab: Lab) -> None:
     lab.wait_until(lambda: lab.state(job) == "running")
     pid = lab.job(job)["pid"]
     os.kill(pid, signal.SIGSTOP)
-    lab.wait_until(lambda: state_of(pid) == STOPPED)
+    lab.wait_until(lambda: process_state(pid) == STOPPED)
     shown = f"suspended; continue it with `kill -CONT {pid}`"
     assert f"state       running: {shown}\n" in lab.ok("show", str(job))
     assert f"[{shown}]" in lab.ok("ls")

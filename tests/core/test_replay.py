@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.model import Rules
-from stoker.core.policy.replay import Profiles, Result, TraceJob, replay
+from stoker.core.policy.replay import ReplayProfiles, Result, TraceJob, replay
 from stoker.core.profiles.estimates import Estimate
 
 FIFO = Rules(backfill=False, short_first=False, is_fair=False)
@@ -18,7 +18,7 @@ def run(jobs: list[TraceJob], devices: int, rules: Rules, known: bool = True) ->
     """With the true durations as estimates, or with none."""
     jobs = [job._replace(profile=job.id) for job in jobs]
     profiles = {job.id: Estimate(job.seconds) for job in jobs} if known else {}
-    return replay(jobs, devices, rules, Profiles(profiles))
+    return replay(jobs, devices, rules, ReplayProfiles(profiles))
 
 
 def test_jobs_that_fit_do_not_wait() -> None:

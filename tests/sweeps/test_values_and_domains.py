@@ -156,8 +156,11 @@ def test_every_suggested_name_exists() -> None:
         (other_names.FUNCTIONS, value_syntax._FUNCTIONS),
         (other_names.METHODS, spec.METHODS),
         (other_names.GOALS, spec.GOALS),
-        (other_names.STOP_KINDS, spec.STOPS),
-        (other_names.STOP_OPTIONS, ("kind", *(o for kind in spec.STOPS.values() for o in kind))),
+        (other_names.STOP_KINDS, spec.EARLY_STOP_OPTIONS),
+        (
+            other_names.STOP_OPTIONS,
+            ("kind", *(o for kind in spec.EARLY_STOP_OPTIONS.values() for o in kind)),
+        ),
         (other_names.FILE_KEYS, toml_file._KEYS),
         (other_names.RESOURCES, spec.RESOURCES),
         (other_names.PARAMETER_KEYS, toml_file._PARAMETER),

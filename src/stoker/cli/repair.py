@@ -25,7 +25,7 @@ from stoker.store.database import (
 from stoker.store.rebuild import JournaledStart
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal
-from stoker.supervisor.process_table import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, process_state
 
 
 def repair_database(settings: Settings, parsed: Parsed) -> int:
@@ -39,7 +39,7 @@ def repair_database(settings: Settings, parsed: Parsed) -> int:
         raise Conflict(
             f"stop the daemon (pid {pid}) before a repair",
             "stoker daemon stop (running jobs continue)"
-            if pid is None or state_of(pid) != STOPPED else f"kill -9 {pid}"
+            if pid is None or process_state(pid) != STOPPED else f"kill -9 {pid}"
         ) from None  # fmt: skip
     aside = repair.set_aside(folder)
     try:

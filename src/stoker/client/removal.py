@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.client.reports import JobFiles, keep
+from stoker.client.reports import JobFiles, save_before_removal
 from stoker.core.states import FINAL
 from stoker.store import changes, function_folders, job_queries
 from stoker.store.database import Database
@@ -28,7 +28,7 @@ class Removal:
 
     def remove(self, ids: list[int]) -> None:
         """Remove these jobs, except those that have not finished."""
-        keep(self._db, JobFiles(self._db.folder), ids)
+        save_before_removal(self._db, JobFiles(self._db.folder), ids)
         folders = function_folders.folders_of(self._db, ids)
         try:
             for start in range(0, len(ids), _BATCH):

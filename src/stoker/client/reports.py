@@ -71,7 +71,7 @@ class Reported(Record):
     error: str | None  # about lines that cannot be parsed
 
 
-def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
+def sweep_reports(db: Database, files: JobFiles, sweep: SweepRow) -> list[Reported]:
     """All trials of a sweep with their reports so far; saves the summaries of finished jobs."""
     found, fresh = [], []
     commands = _commands(sweep)
@@ -79,9 +79,9 @@ def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
     for trial in sweeps.trials(db, sweep.id):
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
         source = source_of(trial)
-        collector = known(trial) or Collector()
+        collector = stored_collector(trial) or Collector()
         if source is not None and not (trial.reports and source.is_finished):
-            collector = collect(places, source, collector)
+            collector = collect(files, source, collector)
             if source.is_finished:
                 fresh.append((trial.number, source.job, collector.to_json()))
         row = Row(
@@ -89,7 +89,7 @@ def of_sweep(db: Database, places: JobFiles, sweep: SweepRow) -> list[Reported]:
             _seconds(trial.started_at, trial.ended_at), _extra(trial, commands),
         )  # fmt: skip
         if has_early_stop:
-            was_stopped = trial.cause == "stopped_early" or places.has_stop(trial.job)
+            was_stopped = trial.cause == "stopped_early" or files.has_stop(trial.job)
             row = row._replace(extra={**row.extra, "stopped": "early" if was_stopped else None})
         found.append(Reported(row, collector.summary, source, _error(collector)))
     if fresh:
@@ -116,12 +116,12 @@ def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]
     return {"command": None if own is None else describe_template(own)}
 
 
-def of_jobs(db: Database, places: JobFiles, jobs: Iterable[JobRow]) -> list[Reported]:
+def job_reports(db: Database, files: JobFiles, jobs: Iterable[JobRow]) -> list[Reported]:
     """The reports of single jobs; a job of a trial has the parameters of the trial."""
     found = []
     for job in jobs:
         source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
-        collector = collect(places, source, Collector())
+        collector = collect(files, source, Collector())
         number, point = sweeps.trial_of(db, job.id) or (None, "{}")
         params = {name: data for name, (data, _) in json.loads(point).items()}
         row = Row(
@@ -140,14 +140,14 @@ class Failure(Record):
     message: str
 
 
-def failures(places: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
+def failures(files: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
     """Failures grouped by message, most frequent first; only the newest trials are considered."""
     bad = [trial for trial in trials if trial.state in ("failed", "lost") and trial.job is not None]
     found: dict[str, Failure] = {}
     for trial in bad[-_MAX_FAILURES:]:
         assert trial.job is not None
         message = trial.detail or last_logged_error(
-            places, trial.job, trial.attempts or 0, trial.stdout
+            files, trial.job, trial.attempts or 0, trial.stdout
         )
         message = message or trial.cause or "unknown cause"
         count = found[masked(message)].trials if masked(message) in found else 0
@@ -155,9 +155,9 @@ def failures(places: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
     return sorted(found.values(), key=lambda one: -one.trials)
 
 
-def last_logged_error(places: JobFiles, job: int, attempts: int, stdout: str | None) -> str | None:
+def last_logged_error(files: JobFiles, job: int, attempts: int, stdout: str | None) -> str | None:
     """The last error in the log of the newest attempt of a job; None if the log is empty."""
-    path = stdout or places.log(job, attempts)
+    path = stdout or files.log(job, attempts)
     try:
         size = os.stat(path).st_size
     except OSError:
@@ -165,12 +165,12 @@ def last_logged_error(places: JobFiles, job: int, attempts: int, stdout: str | N
     return last_error(b"".join(_pieces(path, max(0, size - TAIL_BYTES))))
 
 
-def keep(db: Database, places: JobFiles, jobs: list[int]) -> None:
+def save_before_removal(db: Database, files: JobFiles, jobs: list[int]) -> None:
     """Save the summaries of jobs that are about to be removed with their files."""
     affected = sweeps.of_jobs(db, jobs)
     for sweep in sweeps.all_sweeps(db) if affected else ():
         if sweep.id in affected:
-            of_sweep(db, places, sweep)
+            sweep_reports(db, files, sweep)
 
 
 def source_of(trial: TrialRow) -> Source | None:
@@ -179,7 +179,7 @@ def source_of(trial: TrialRow) -> Source | None:
     return Source(trial.job, trial.attempts or 0, trial.stdout, trial.state in FINAL)
 
 
-def known(trial: TrialRow) -> Collector | None:
+def stored_collector(trial: TrialRow) -> Collector | None:
     """The stored collector of a trial; None if there is none or it is damaged."""
     if trial.reports is None:
         return None
@@ -189,22 +189,22 @@ def known(trial: TrialRow) -> Collector | None:
         return None
 
 
-def collect(places: JobFiles, source: Source, collector: Collector) -> Collector:
+def collect(files: JobFiles, source: Source, collector: Collector) -> Collector:
     """Read what was added to the files since the last call; returns the updated collector."""
-    _feed(places, source, collector)
+    _feed(files, source, collector)
     if collector.is_stale:
         collector = collector.again()
-        _feed(places, source, collector)
+        _feed(files, source, collector)
     if source.is_finished:
         collector.finish()
     return collector
 
 
-def _feed(places: JobFiles, source: Source, collector: Collector) -> None:
-    metrics = places.metrics(source.job)
+def _feed(files: JobFiles, source: Source, collector: Collector) -> None:
+    metrics = files.metrics(source.job)
     for piece in _pieces(metrics, collector.metrics.position):
         collector.feed_metrics(piece)
-    for number, path in _logs(places, source):
+    for number, path in _logs(files, source):
         if number >= collector.log_attempt:
             start = collector.log.position if number == collector.log_attempt else 0
             for piece in _pieces(path, start):
@@ -212,16 +212,16 @@ def _feed(places: JobFiles, source: Source, collector: Collector) -> None:
             collector.is_printed_later = _written_at(path) >= _written_at(metrics)
 
 
-def curve_of(places: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
+def curve_of(files: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
     """The (step, value) pairs of one metric."""
-    logs = ((number, _pieces(path)) for number, path in _logs(places, source))
-    return curve(metric, _pieces(places.metrics(source.job)), logs)
+    logs = ((number, _pieces(path)) for number, path in _logs(files, source))
+    return curve(metric, _pieces(files.metrics(source.job)), logs)
 
 
-def _logs(places: JobFiles, source: Source) -> list[tuple[int, str]]:
+def _logs(files: JobFiles, source: Source) -> list[tuple[int, str]]:
     if source.stdout is not None:  # a file chosen by the user holds all attempts
         return [(max(1, source.attempts), source.stdout)]
-    return [(n, places.log(source.job, n)) for n in range(1, source.attempts + 1)]
+    return [(n, files.log(source.job, n)) for n in range(1, source.attempts + 1)]
 
 
 def _pieces(path: str, start: int = 0) -> Iterator[bytes]:

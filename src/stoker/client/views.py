@@ -16,7 +16,7 @@ from stoker.store import job_queries, meta, sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 from stoker.supervisor.logs import job_folder, log_path, read_progress
-from stoker.supervisor.process_table import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, process_state
 
 # Texts of the causes that say more than an exit code.
 CAUSES = {
@@ -202,7 +202,7 @@ def process_words(db: Database, row: JobRow) -> str:
     """A notice about suspended or unkillable processes of a job; "" if there are none."""
     if row.pid is None or row.state not in ("running", "stopping"):
         return ""
-    if state_of(row.pid) == STOPPED:
+    if process_state(row.pid) == STOPPED:
         return f"suspended; continue it with `kill -CONT {row.pid}`"
     if row.state == "stopping":
         for _, kind, why in reversed(job_queries.events(db, row.id)):
@@ -279,10 +279,10 @@ def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
     runner = runner_pid(folder)
     return {
         "running": pid is not None,
-        "stopped": pid is not None and state_of(pid) == STOPPED,
+        "stopped": pid is not None and process_state(pid) == STOPPED,
         "pid": pid,
         "runner_pid": runner,
-        "runner_stopped": runner is not None and state_of(runner) == STOPPED,
+        "runner_stopped": runner is not None and process_state(runner) == STOPPED,
         "version": meta.get_meta(db, "daemon_version"),
         "draining": meta.is_draining(db),
         "state_dir": folder,

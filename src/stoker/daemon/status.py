@@ -7,7 +7,7 @@ from stoker.settings import Settings
 from stoker.store import job_queries, meta
 from stoker.store.database import Database
 from stoker.supervisor import locks
-from stoker.supervisor.process_table import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, process_state
 
 _ANSWER_SECONDS = 0.5
 
@@ -21,10 +21,10 @@ def why_not_running(folder: str) -> str | None:
     pid = daemon_pid(folder)
     if pid is None:
         return "no daemon is running; `stoker daemon start` starts one"
-    if state_of(pid) == STOPPED:
+    if process_state(pid) == STOPPED:
         return f"the daemon is suspended; `kill -CONT {pid}` continues it"
     runner = runner_pid(folder)
-    if runner is not None and state_of(runner) == STOPPED:
+    if runner is not None and process_state(runner) == STOPPED:
         return f"the runner is suspended; `kill -CONT {runner}` continues it"
     return None
 

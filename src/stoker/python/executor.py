@@ -62,11 +62,11 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
         return self._end_cancelled()
 
     def result(self, timeout: float | None = None) -> T:
-        self._settle_on_watcher_thread(timeout)
+        self._set_outcome_on_watcher_thread(timeout)
         return super().result(timeout)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._settle_on_watcher_thread(timeout)
+        self._set_outcome_on_watcher_thread(timeout)
         return super().exception(timeout)
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
@@ -82,7 +82,7 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
                 _pending.discard(self)
         return self.cancelled()
 
-    def _settle(self, state: str | None) -> None:
+    def _set_outcome(self, state: str | None) -> None:
         """Set the outcome of a finished job. May be called by any thread; only the first counts."""
         if state == CANCELLED:
             self._end_cancelled()
@@ -97,10 +97,10 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
         else:
             self.set_result(value)  # type: ignore[arg-type]
 
-    def _settle_on_watcher_thread(self, timeout: float | None) -> None:
+    def _set_outcome_on_watcher_thread(self, timeout: float | None) -> None:
         """Avoid a deadlock if a callback on the watcher thread waits for another future."""
         if is_watcher_thread() and not self.done() and self.job.wait(timeout):
-            self._settle(self.job.state)
+            self._set_outcome(self.job.state)
 
     def _end_in_forked_process(self) -> None:
         """Fail in a forked child, because the thread that sets the result is in the parent."""
@@ -210,7 +210,7 @@ class Executor(concurrent.futures.Executor):
             _cancel_waiting(self._queue, pending)
         if wait:
             for future in pending:
-                future._settle_on_watcher_thread(None)
+                future._set_outcome_on_watcher_thread(None)
             concurrent.futures.wait(pending)
 
     def _start(
@@ -232,7 +232,7 @@ class Executor(concurrent.futures.Executor):
             self._futures.update(futures)
         for future in futures:
             future.add_done_callback(self._forget)
-            watching.add(future.job.id, future._settle)
+            watching.add(future.job.id, future._set_outcome)
         return futures
 
     def _forget(self, future: concurrent.futures.Future[Any]) -> None:

@@ -224,9 +224,9 @@ class Sweep:
         return JobFiles(self._settings.state_dir)
 
     def _reported(self) -> list[Reported]:
-        from stoker.client.reports import of_sweep
+        from stoker.client.reports import sweep_reports
 
-        return of_sweep(self._open().db, self._places(), self._row())
+        return sweep_reports(self._open().db, self._places(), self._row())
 
     def _rows(self) -> list[Row]:
         return [one.row for one in self._reported()]

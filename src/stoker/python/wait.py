@@ -120,6 +120,6 @@ class _Handles(Generic[Handle]):
         handles = self.left.pop(id)
         for one in handles:
             if not isinstance(one, Job):
-                one._settle(state)
+                one._set_outcome(state)
                 wait([one])  # the watcher thread may be about to set the result
         return handles

@@ -40,7 +40,7 @@ def read_process(pid: int) -> Process | None:
     )
 
 
-def state_of(pid: int) -> str:
+def process_state(pid: int) -> str:
     """R, S, D, T, Z and others; empty if there is no such process."""
     process = read_process(pid)
     return "" if process is None else process.state

@@ -16,7 +16,7 @@ import sys
 import time
 
 from stoker.client.change_feed import ChangeFeed
-from stoker.client.reports import JobFiles, collect, curve_of, known, source_of
+from stoker.client.reports import JobFiles, collect, curve_of, source_of, stored_collector
 from stoker.client.trials import Trials
 from stoker.core.backoff import Backoff
 from stoker.core.formats.limit_signal import parse_warning
@@ -115,7 +115,7 @@ class DrivenSweep:
     def _result(self, trial: TrialRow) -> tuple[str, float | None]:
         """The state (done, failed or stopped) and the metric of a finished trial."""
         source = source_of(trial)
-        collector = known(trial)
+        collector = stored_collector(trial)
         if collector is None:
             if source is None:
                 return "failed", None
@@ -152,7 +152,7 @@ class DrivenSweep:
 
     def _add_trials(self, search: SearchClient, trials: list[TrialRow]) -> bool:
         """Add trials up to the number that may run at a time; False if there are no more."""
-        wanted = self._spec.wanted
+        wanted = self._spec.total_trials
         left = None if wanted is None else wanted - len(trials)
         if left is not None and left <= 0:
             return False
@@ -192,7 +192,7 @@ class DrivenSweep:
 
     def _last(self, trial: TrialRow) -> object:
         """The last reported value of the metric; None if there is none."""
-        collector = known(trial)
+        collector = stored_collector(trial)
         if collector is None or self._spec.metric is None:
             return None
         stat = collector.summary.get(self._spec.metric.name)
@@ -212,7 +212,7 @@ class DrivenSweep:
         if metric is None or metric.target is None:
             return False
         for trial in sweeps.trials(self._db, self._row.id):  # with the reports just stored
-            collector = known(trial)
+            collector = stored_collector(trial)
             stat = collector.summary.get(metric.name) if collector is not None else None
             if stat is not None and isinstance(stat.last, (int, float)):
                 gain = metric.target - stat.last

@@ -26,7 +26,7 @@ def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
             f"{spec.method} chooses trials from the results of earlier ones",
             "start the sweep to see its trials",
         )
-    wanted = spec.wanted if count is None else count
+    wanted = spec.total_trials if count is None else count
     if wanted is None and spec.method == "grid":
         spec.space.check_enumerable()
     if wanted is None and spec.method in ("random", "lhs") and spec.space.size.points is None:

@@ -19,16 +19,18 @@ ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # points that depend on the results
 METHODS = LISTED + ADAPTIVE
 MAX_TRIALS = MAX_GRID_SIZE
 GOALS = {"min": "min", "minimize": "min", "max": "max", "maximize": "max"}
-STOPS = {
+# For every kind: seconds between the request to stop a trial and SIGTERM.
+KILL_AFTER = "kill_after"
+_OWN_OPTIONS: dict[str, tuple[str, ...]] = {
     "none": (),
     "median": ("after_step", "min_trials", "every"),
     "percentile": ("percentile", "after_step", "min_trials", "every"),
     "hyperband": ("min_step", "max_step", "factor"),
     "asha": ("min_step", "factor", "rungs_skipped"),
 }
-# For every kind: seconds between the request to stop a trial and SIGTERM.
-KILL_AFTER = "kill_after"
-STOPS = {kind: (*options, *((KILL_AFTER,) if options else ())) for kind, options in STOPS.items()}
+EARLY_STOP_OPTIONS = {  # the options of each kind of early stopping
+    kind: (*own, KILL_AFTER) if own else () for kind, own in _OWN_OPTIONS.items()
+}
 # The options of `stoker submit`, as keys, without those that only make sense for a single job.
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive on_oom cwd env env_file priority "
@@ -60,7 +62,7 @@ class SweepSpec(Record):
     earlier: tuple[Template, ...] = ()  # earlier commands of this sweep that have trials
 
     @property
-    def wanted(self) -> int | None:
+    def total_trials(self) -> int | None:
         """The number of trials to run; None means every point of the space."""
         return None if self.trials is None else self.trials + self.more
 
@@ -191,10 +193,10 @@ def check_stop(given: Mapping[str, object] | None) -> dict[str, object] | None:
     kind = _known(
         "kind of early stopping",
         str(given.get("kind", "median")),
-        STOPS,
+        EARLY_STOP_OPTIONS,
         meanings=other_names.STOP_KINDS,
     )
-    options = ("kind", *STOPS[kind])
+    options = ("kind", *EARLY_STOP_OPTIONS[kind])
     for option, value in given.items():
         if option == "kind":
             continue

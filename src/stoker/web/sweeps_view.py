@@ -7,7 +7,7 @@ import time
 from functools import lru_cache
 
 from stoker.client.queue import Queue
-from stoker.client.reports import Reported, of_sweep
+from stoker.client.reports import Reported, sweep_reports
 from stoker.client.sweep_states import sweep_state
 from stoker.client.trials import is_missing
 from stoker.core.formats.shell_words import display
@@ -157,7 +157,7 @@ class SweepCache:
         return [one.row for one in self._reported_of(db, row)]
 
     def _reported_of(self, db: Database, row: SweepRow) -> list[Reported]:
-        return self._reported.get(row.id, lambda: of_sweep(db, self._reports.places, row))
+        return self._reported.get(row.id, lambda: sweep_reports(db, self._reports.places, row))
 
 
 def _missing(db: Database, row: SweepRow) -> int:

@@ -9,7 +9,7 @@ from itertools import islice
 
 from stoker.cli.output import notice, plural
 from stoker.cli.verbs.results import print_table
-from stoker.client.reports import JobFiles, Source, collect, last_logged_error, of_sweep
+from stoker.client.reports import JobFiles, Source, collect, last_logged_error, sweep_reports
 from stoker.client.trials import Trials, listed
 from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
@@ -103,7 +103,9 @@ class SweepSource:
 
     def _history(self) -> list[KnownTrial]:
         past = []
-        for one in of_sweep(self._db, self._places, sweeps.get(self._db, self._spec.name or "")):
+        for one in sweep_reports(
+            self._db, self._places, sweeps.get(self._db, self._spec.name or "")
+        ):
             value = one.row.metrics.get(self._spec.metric.name) if self._spec.metric else None
             number = float(value) if isinstance(value, (int, float)) else None
             state = "done" if one.row.state == "done" else "failed"
@@ -190,7 +192,7 @@ class SweepSource:
         if self._search is not None:
             self._search.close()
         row = sweeps.get(self._db, self._spec.name or "")
-        rows = [one.row for one in of_sweep(self._db, self._places, row)]
+        rows = [one.row for one in sweep_reports(self._db, self._places, row)]
         metric = self._spec.metric
         if metric is not None and any(metric.name in one.metrics for one in rows):
             rows = sort(rows, f"metric.{metric.name}", metric.goal == "max")

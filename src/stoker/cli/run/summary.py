@@ -40,7 +40,7 @@ class NotRun(Record):
         return ", ".join(parts)
 
 
-def end(
+def print_summary(
     parsed: Parsed,
     db: Database,
     folder: str,

@@ -19,7 +19,7 @@ from stoker.settings import load_settings, prepare_state_dir
 from stoker.store import job_queries, meta
 from stoker.store.database import refuse_newer
 from stoker.supervisor import locks
-from stoker.supervisor.process_table import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, process_state
 from stoker.supervisor.runner_client import release_runner, starting_daemons
 
 _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run")
@@ -164,7 +164,7 @@ def _terminate(folder: str, pid: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, signal.SIGTERM)
     if not _wait_until(lambda: locks.holder(folder, locks.DAEMON_LOCK) != pid, _STOP_SECONDS):
-        if state_of(pid) == STOPPED:
+        if process_state(pid) == STOPPED:
             raise Unavailable(f"the daemon (pid {pid}) is suspended and cannot stop",
                               f"kill -CONT {pid}")  # fmt: skip
         raise Unavailable(

@@ -34,7 +34,7 @@ from stoker.store.database import (
     open_database,
 )
 from stoker.supervisor import job_processes, locks, process_tags
-from stoker.supervisor.process_table import STOPPED, state_of
+from stoker.supervisor.process_table import STOPPED, process_state
 from stoker.supervisor.sockets import connect
 from stoker.usage.usage_recorder import TRACER_LOCK
 
@@ -174,7 +174,7 @@ def _daemon(folder: str) -> Iterator[Finding]:
             yield Finding("ok", "no daemon is running; the next `stoker submit` starts one")
     suspended = False
     for what, pid, effect in _processes_of(folder, daemon, runner):
-        if state_of(pid) == STOPPED:
+        if process_state(pid) == STOPPED:
             suspended = True
             yield Finding("bad", f"the {what} (pid {pid}) is suspended: {effect}",
                           f"kill -CONT {pid}")  # fmt: skip

@@ -8,7 +8,7 @@ import sys
 from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.output import notice, plural, print_json, table
 from stoker.client.queue import Queue
-from stoker.client.reports import JobFiles, Reported, of_jobs, of_sweep
+from stoker.client.reports import JobFiles, Reported, job_reports, sweep_reports
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.terminal import printable
@@ -130,11 +130,11 @@ def find_reported(words: list[str], verb: str) -> tuple[JobFiles, SweepSpec | No
     if len(words) == 1:
         row = sweeps.by_name(queue.db, words[0].removeprefix("sweep:"))
         if row is not None:
-            return places, _spec(row.spec), of_sweep(queue.db, places, row)
+            return places, _spec(row.spec), sweep_reports(queue.db, places, row)
     return (
         places,
         None,
-        of_jobs(queue.db, places, job_queries.jobs(queue.db, _selected(queue, words))),
+        job_reports(queue.db, places, job_queries.jobs(queue.db, _selected(queue, words))),
     )
 
 
@@ -153,9 +153,9 @@ def _selected(queue: Queue, words: list[str]) -> list[int]:
 def _of_folder(db: Database, places: JobFiles) -> tuple[JobFiles, SweepSpec | None, list[Reported]]:
     found = sweeps.all_sweeps(db)
     if found:
-        return places, _spec(found[0].spec), of_sweep(db, places, found[0])
+        return places, _spec(found[0].spec), sweep_reports(db, places, found[0])
     jobs = job_queries.jobs_in_states(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
-    return places, None, of_jobs(db, places, jobs)
+    return places, None, job_reports(db, places, jobs)
 
 
 def _spec(text: str) -> SweepSpec:

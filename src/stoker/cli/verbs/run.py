@@ -13,7 +13,7 @@ from stoker.cli.open_queue import at_end
 from stoker.cli.run.progress import Screen
 from stoker.cli.run.run_devices import check_gpu_file, gpus_of, max_parallel_jobs, usable_devices
 from stoker.cli.run.run_sources import LineSource, WordSource
-from stoker.cli.run.summary import end
+from stoker.cli.run.summary import print_summary
 from stoker.cli.submit_checks import check_job_file
 from stoker.client.job_options import flag_values
 from stoker.client.job_specs import JobSpecs
@@ -137,7 +137,7 @@ def run(parsed: Parsed) -> int:
     foreground.work(screen.redraw)
     screen.close()
     os.close(lock)
-    return end(parsed, db, folder, path, source, screen, foreground.interrupts)
+    return print_summary(parsed, db, folder, path, source, screen, foreground.interrupts)
 
 
 def _finished(db: Database, parsed: Parsed) -> FinishedJobs:

@@ -11,7 +11,7 @@ from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Rules
-from stoker.core.policy.replay import Profiles, Result, TraceJob, replay
+from stoker.core.policy.replay import ReplayProfiles, Result, TraceJob, replay
 from stoker.core.profiles.estimates import Estimate
 from stoker.errors import UsageError
 
@@ -92,19 +92,19 @@ def simulate(jobs: list[TraceJob], gpus: int, policy: str) -> Result:
     return replay(jobs, gpus, rules, profiles)
 
 
-def _profiles(jobs: list[TraceJob], policy: str) -> tuple[list[TraceJob], Profiles]:
+def _profiles(jobs: list[TraceJob], policy: str) -> tuple[list[TraceJob], ReplayProfiles]:
     """The jobs, and the estimates of their durations that a policy has."""
     if policy == "backfill":
-        return [job._replace(time_limit=_rounded(job.seconds)) for job in jobs], Profiles()
+        return [job._replace(time_limit=_rounded(job.seconds)) for job in jobs], ReplayProfiles()
     if policy == "learned" and any(job.profile for job in jobs):
-        return jobs, Profiles(learns=True)
+        return jobs, ReplayProfiles(learns=True)
     if policy == "fifo":
-        return jobs, Profiles()
+        return jobs, ReplayProfiles()
     known = {job.id: Estimate(job.seconds) for job in jobs}
     if policy == "learned":
         for job in jobs:
             known[job.id] = Estimate(job.seconds * Random(job.id).lognormvariate(0.0, 1.0))
-    return [job._replace(profile=job.id) for job in jobs], Profiles(known)
+    return [job._replace(profile=job.id) for job in jobs], ReplayProfiles(known)
 
 
 def _rounded(seconds: float) -> float:

@@ -25,7 +25,7 @@ from stoker.sweep_control import lifecycle
 from stoker.sweep_control.lifecycle import SAME_FAILS, Started
 from stoker.sweeps import arguments, names, other_names
 from stoker.sweeps.files import sweep_file
-from stoker.sweeps.spec import ADAPTIVE, STOPS, SweepSpec, make_spec, read_metric
+from stoker.sweeps.spec import ADAPTIVE, EARLY_STOP_OPTIONS, SweepSpec, make_spec, read_metric
 from stoker.sweeps.template.template import check_shell
 from stoker.sweeps.values import point_from_json
 
@@ -134,7 +134,7 @@ def _print_notes(spec: SweepSpec, listed: int | None) -> None:
             f"note: `{printable(one)}` and `{printable(same)}` are the same value and give one "
             "trial; quote a value to make it a string"
         )
-    wanted, points = spec.wanted, spec.space.size.points
+    wanted, points = spec.total_trials, spec.space.size.points
     if wanted is None:
         return
     if listed is None and points is not None and points < wanted:
@@ -245,10 +245,10 @@ def _early_stop(text: str | None) -> dict[str, object] | None:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals or not (value.isascii() and value.replace(".", "", 1).isdigit()):
-            known = ", ".join(f"{name}=N" for name in STOPS.get(kind, ()))
+            known = ", ".join(f"{name}=N" for name in EARLY_STOP_OPTIONS.get(kind, ()))
             raise UsageError(
                 f"`{option}` is not an option of early stopping",
-                f"known: {known}" if known else f"kinds: {', '.join(STOPS)}",
+                f"known: {known}" if known else f"kinds: {', '.join(EARLY_STOP_OPTIONS)}",
             )
         stop[key] = float(value) if "." in value else int(value)
     return stop
@@ -279,9 +279,9 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         report_change(started.name)
         return
     name, total = started.name, sum(started.counts.values())
-    is_complete = spec.wanted is not None and total >= spec.wanted and not started.jobs
+    is_complete = spec.total_trials is not None and total >= spec.total_trials and not started.jobs
     if spec.method in ADAPTIVE and not is_complete:
-        wanted = spec.wanted if spec.wanted is not None else "unlimited"
+        wanted = spec.total_trials if spec.total_trials is not None else "unlimited"
         report_change(
             f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
             f"      results: stoker results {name}"

@@ -7,7 +7,7 @@ import math
 from stoker.cli.output import as_json, notice, plural, print_json, report_change, table
 from stoker.cli.verbs.sweep import adding_trials, describe_counts, report, shape
 from stoker.client.queue import Queue
-from stoker.client.reports import JobFiles, failures, of_sweep
+from stoker.client.reports import JobFiles, failures, sweep_reports
 from stoker.client.sweep_states import pause as pause_of
 from stoker.client.sweep_states import sweep_state
 from stoker.core.formats.command_line import Parsed
@@ -161,7 +161,7 @@ def _best(row: Row | None) -> dict[str, object] | None:
 
 def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     row, spec, base = lifecycle.load(queue.db, name)
-    reported = of_sweep(queue.db, JobFiles(queue.settings.state_dir), row)
+    reported = sweep_reports(queue.db, JobFiles(queue.settings.state_dir), row)
     counts = sweeps.counts(queue.db, row.id)
     trials = sweeps.trials(queue.db, row.id)
     failed = failures(JobFiles(queue.settings.state_dir), trials)
@@ -182,7 +182,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"  earlier   {printable(describe_template(template))}")
     print(f"  folder    {printable(base.context.cwd)}")
     seed = f", seed {spec.seed}" if spec.method != "grid" else ""
-    limit = f", {plural(spec.wanted, 'trial')}" if spec.wanted is not None else ""
+    limit = f", {plural(spec.total_trials, 'trial')}" if spec.total_trials is not None else ""
     print(f"  space     {shape(spec)}  ({spec.method}{limit}{seed})")
     for key, value in spec.space.constants:
         print(f"            {key} = {printable(value.text)}")

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable
 
-from stoker.compat.gpupeasy.jobs import Refused
+from stoker.compat.gpupeasy.jobs import InvalidSubmission
 from stoker.store.job_queries import JobRow
 
 _MAX_LOG_BYTES = 4 << 20
@@ -46,12 +46,12 @@ def find_by_output(out: str, rows: Iterable[JobRow]) -> JobRow | None:
 
 
 def create(path: str, index: int | None = None) -> None:
-    """Create a new file; never opens an existing file or a symlink. Raises Refused."""
+    """Create a new file; never opens an existing file or a symlink. Raises InvalidSubmission."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         os.close(os.open(path, flags, 0o666))
     except (OSError, ValueError):
-        raise Refused(f"Could not open output file: {path}", index) from None
+        raise InvalidSubmission(f"Could not open output file: {path}", index) from None
 
 
 def last_lines(path: str, count: int) -> str:

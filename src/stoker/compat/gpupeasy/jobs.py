@@ -27,7 +27,7 @@ class PeasySubmission(Record):
     retries: int = 0
 
 
-class Refused(Exception):
+class InvalidSubmission(Exception):
     """A job is refused, with the message of the original; `index` is its index in a batch."""
 
     def __init__(self, message: str, index: int | None = None) -> None:
@@ -36,24 +36,24 @@ class Refused(Exception):
 
 
 def parse_submission(job: object) -> PeasySubmission:
-    """Validate the JSON fields of a job, in the order of the original. Raises Refused."""
+    """Validate the JSON fields of a job, in the order of the original. Raises InvalidSubmission."""
     fields: Mapping[str, object] = job if isinstance(job, dict) else {}
     for key in _REQUIRED:
         if key not in fields:
-            raise Refused(f"Key '{key}' not found")
+            raise InvalidSubmission(f"Key '{key}' not found")
     name, out, command = fields["jobName"], fields["outFile"], fields["jobCommand"]
     if not command:
-        raise Refused("No jobs were submitted")
+        raise InvalidSubmission("No jobs were submitted")
     if not isinstance(name, str) or not name:
-        raise Refused("No job name was provided")
+        raise InvalidSubmission("No job name was provided")
     if not isinstance(out, str) or not out:
-        raise Refused("Output file not specified")
+        raise InvalidSubmission("Output file not specified")
     # A string is split into its letters, as in the original.
     words = list(command) if isinstance(command, (list, str)) else []
     if not words or not all(_is_argument(word) for word in words):
-        raise Refused("Key 'jobCommand' has to be a list of strings")
+        raise InvalidSubmission("Key 'jobCommand' has to be a list of strings")
     if not _is_argument(name):
-        raise Refused("No job name was provided")
+        raise InvalidSubmission("No job name was provided")
     return PeasySubmission(
         name, out, tuple(words), priority_of(fields.get("priority", DEFAULT_PRIORITY)),
         bool(fields.get("checkpoint", False)), _retries(fields.get("retries", 0)),
@@ -63,14 +63,14 @@ def parse_submission(job: object) -> PeasySubmission:
 def priority_of(value: object) -> int:
     number = _integer(value)
     if number is None or not -_MAX_PRIORITY < number < _MAX_PRIORITY:
-        raise Refused(f"Priority is not a number: {value}")
+        raise InvalidSubmission(f"Priority is not a number: {value}")
     return number
 
 
 def _retries(value: object) -> int:
     number = _integer(value)
     if number is None or not 0 <= number <= 1000:
-        raise Refused(f"Retries is not a number: {value}")
+        raise InvalidSubmission(f"Retries is not a number: {value}")
     return number
 
 

@@ -14,7 +14,13 @@ from stoker.compat.gpupeasy import files, jobs
 from stoker.compat.gpupeasy.daemon import MODULE, READY
 from stoker.compat.gpupeasy.devices import split_device_list
 from stoker.compat.gpupeasy.event_log import EventLog, label
-from stoker.compat.gpupeasy.jobs import PeasySubmission, Refused, return_code, shown_out, status_of
+from stoker.compat.gpupeasy.jobs import (
+    InvalidSubmission,
+    PeasySubmission,
+    return_code,
+    shown_out,
+    status_of,
+)
 from stoker.compat.gpupeasy.responses import (
     Response,
     brief,
@@ -175,7 +181,7 @@ class Service:
         try:
             with _submitting:
                 ids = self._submit([self._checked(jobs.parse_submission(data["job"]), set())])
-        except Refused as refused:
+        except InvalidSubmission as refused:
             return failed(str(refused))
         return successful(message="Job added successfully", jobID=ids[0])
 
@@ -191,7 +197,7 @@ class Service:
                 try:
                     found.append(self._checked(jobs.parse_submission(job), taken))
                     errors.append(None)
-                except Refused as refused:
+                except InvalidSubmission as refused:
                     errors.append(str(refused))
             if any(errors) or not found:
                 return {**failed("No jobs were submitted"), "errors": errors}
@@ -199,7 +205,7 @@ class Service:
                 return successful(message="Nothing was submitted", jobIDs=[])
             try:
                 ids = self._submit(found)
-            except Refused as refused:
+            except InvalidSubmission as refused:
                 if refused.index is None:  # not about one of the jobs
                     return failed(str(refused))
                 errors[refused.index] = str(refused)
@@ -210,7 +216,7 @@ class Service:
         """Check the output file; `others` are the files of earlier jobs in the batch."""
         file = files.same_file(job.out, os.getcwd())
         if os.path.exists(job.out) or file in others:
-            raise Refused(f"Output file already exists: {job.out}")
+            raise InvalidSubmission(f"Output file already exists: {job.out}")
         others.add(file)
         return job
 
@@ -237,7 +243,7 @@ class Service:
                 os.unlink(path)
             if isinstance(error, Error):
                 self._log.write("Error", "Adding new job failed.", error.message)
-                raise Refused(
+                raise InvalidSubmission(
                     f"Could not add new job: {submissions[0].name}. Check logs for details"
                 ) from None
             raise
@@ -250,7 +256,7 @@ class Service:
         waiting = job_queries.counts_up_to(self._db, self._limit).get("queued", 0)
         if waiting + more > self._limit:
             self._log.write("Error", "Adding new job failed. Queue full.")
-            raise Refused(f"Could not add new job: {name}. Check logs for details")
+            raise InvalidSubmission(f"Could not add new job: {name}. Check logs for details")
 
     def _now(self) -> float:
         """The current time, but never before the newest job if the clock was set back."""
@@ -283,7 +289,7 @@ class Service:
             return missing(id)
         try:
             number = jobs.priority_of(priority)
-        except Refused as refused:
+        except InvalidSubmission as refused:
             return failed(str(refused))
         if not self._queue.set_priority([row.id], number):
             return failed(f"Job (jobid :{row.id}) is no longer waiting")
@@ -308,7 +314,7 @@ class Service:
                 except BaseException:
                     os.unlink(path)
                     raise
-        except Refused as refused:
+        except InvalidSubmission as refused:
             return failed(str(refused))
         self._wake()
         return successful(message="Job added successfully", jobID=new)

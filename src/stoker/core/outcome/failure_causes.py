@@ -4,11 +4,11 @@ Exit codes rarely help: a job that runs out of GPU memory exits with 1, like mos
 the log is searched, in this order:
 
 1. The host: the OOM killer of the kernel; exit codes 126 and 127 of the shell.
-2. The last traceback, if at most `_FOLLOW` lines come after its exception: first the exception,
-   then the text after it. If the exception has no known cause, the tracebacks that it is chained
-   to; if it only reports that another process failed, the tracebacks before it. A traceback of an
-   unknown error ends the search: the program survived everything above it.
-3. Without such a traceback, the last `_LAST` lines, latest first.
+2. The last traceback, if at most `_MAX_LINES_AFTER_TRACEBACK` lines come after its exception: first
+   the exception, then the text after it. If the exception has no known cause, the tracebacks that
+   it is chained to; if it only reports that another process failed, the tracebacks before it. A
+   traceback of an unknown error ends the search: the program survived everything above it.
+3. Without such a traceback, the last `_LAST_LINES` lines, latest first.
 
 Text further up never counts, and neither do lines about an error that the program survived
 ("retrying", "halved", warnings).
@@ -23,9 +23,11 @@ import re
 from stoker.core.record import Record
 
 _TAIL_BYTES = 64 * 1024
-_LOOK = 300  # lines that are searched
-_FOLLOW = 80  # exit messages of trackers and launchers, and errors of TensorFlow, are shorter
-_LAST = 25
+_SEARCHED_LINES = 300
+_MAX_LINES_AFTER_TRACEBACK = (
+    80  # exit messages of trackers and launchers, and errors of TensorFlow, are shorter
+)
+_LAST_LINES = 25
 _EVIDENCE_CHARS = 200
 
 _SIGKILL = 9
@@ -34,7 +36,7 @@ Finding = tuple[str, str]
 
 # -- patterns: a line matches if it has all parts, in lower case; the first match counts ----------
 
-_CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
+_CLEAR_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("host_oom", ("oom when allocating", "device:cpu")),
     ("gpu_oom", ("cuda out of memory",)),
     ("gpu_oom", ("torch.outofmemoryerror",)),
@@ -91,7 +93,7 @@ _CLEAR: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 # A library could not create its context, for lack of memory or because of a missing driver or an
 # index out of range. These count only if the GPU was full or the log reports lack of GPU memory.
-_IF_FULL: tuple[tuple[str, tuple[str, ...]], ...] = (
+_PATTERNS_IF_GPU_FULL: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_oom", ("cublas_status_alloc_failed",)),
     ("gpu_oom", ("cublas_status_not_initialized",)),
     ("gpu_oom", ("cudnn_status_alloc_failed",)),
@@ -103,7 +105,7 @@ _IF_FULL: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 
 # Ranks that lost another rank print these; the log of the lost rank may have the cause.
-_VAGUE: tuple[tuple[str, tuple[str, ...]], ...] = (
+_VAGUE_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("gpu_error", ("nccl error",)),
     ("gpu_error", ("watchdog caught collective operation timeout",)),
 )
@@ -170,7 +172,7 @@ class _Traceback(Record):
     chained: bool  # to the traceback before it
 
 
-class _Texts(Record):
+class _Patterns(Record):
     """The patterns that occur in the log at all: few, so that a line is checked quickly."""
 
     clear: tuple[tuple[str, tuple[str, ...]], ...]
@@ -199,7 +201,7 @@ def diagnose(
     if exit_code in (126, 127):
         program = _shell_error(lines) or f"exit code {exit_code} of the shell"
         return ("missing_script", script) if script else ("missing_program", program)
-    found = _explain(lines, _texts(lines, gpu_was_full))
+    found = _explain(lines, _patterns(lines, gpu_was_full))
     if found is None and script is not None:
         found = "missing_script", script
     found = found or _python_error(lines)
@@ -213,7 +215,7 @@ def _lines(tail: bytes) -> list[str]:
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     lines: list[str] = []
-    for line in text.rsplit("\n", _LOOK)[-_LOOK:]:
+    for line in text.rsplit("\n", _SEARCHED_LINES)[-_SEARCHED_LINES:]:
         # A progress bar is one line, with a piece for each time that it was drawn.
         for piece in line.rsplit("\r", 3)[-3:] if "\r" in line else (line,):
             prefix = _PREFIX.match(piece)
@@ -224,40 +226,42 @@ def _lines(tail: bytes) -> list[str]:
     return lines
 
 
-def _texts(lines: list[str], gpu_was_full: bool) -> _Texts:
+def _patterns(lines: list[str], gpu_was_full: bool) -> _Patterns:
     everything = "\n".join(lines).lower()
-    clear = tuple(row for row in _CLEAR if all(part in everything for part in row[1]))
+    clear = tuple(row for row in _CLEAR_PATTERNS if all(part in everything for part in row[1]))
     if gpu_was_full or any(cause == "gpu_oom" for cause, _ in clear):
-        clear += _IF_FULL
-    return _Texts(clear, tuple(row for row in _VAGUE if row[1][0] in everything))
+        clear += _PATTERNS_IF_GPU_FULL
+    return _Patterns(clear, tuple(row for row in _VAGUE_PATTERNS if row[1][0] in everything))
 
 
 # -- the search ---------------------------------------------------------------------------------
 
 
-def _explain(lines: list[str], texts: _Texts) -> Finding | None:
+def _explain(lines: list[str], patterns: _Patterns) -> Finding | None:
     vague: Finding | None = None
     end = len(lines)
     in_chain = False
     for traceback in reversed(_tracebacks(lines)):
         error = traceback.error
-        if end - error > _FOLLOW:
+        if end - error > _MAX_LINES_AFTER_TRACEBACK:
             break
         if not traceback.harmless:
             if any(_SURVIVED.search(line.lower()) for line in lines[error + 1 : error + 4]):
-                return _last(lines[error + 1 : end], texts) or vague
-            found = _of_exception(lines[error], texts) or _first(lines[error + 1 : end], texts)
+                return _last(lines[error + 1 : end], patterns) or vague
+            found = _of_exception(lines[error], patterns) or _first(
+                lines[error + 1 : end], patterns
+            )
             if found is not None:
                 # Programs often catch a failed import, and this cause rules out retries.
                 return vague if in_chain and found[0] == "missing_module" else found
-            unclear = _match(lines[error], texts.vague)
+            unclear = _match(lines[error], patterns.vague)
             vague = vague or unclear
             in_chain = traceback.chained
             is_after_effect = any(name in lines[error] for name in _AFTER_EFFECT)
             if not (in_chain or unclear or is_after_effect):
                 return vague
         end = traceback.start
-    return _last(lines[:end], texts) or vague
+    return _last(lines[:end], patterns) or vague
 
 
 def _tracebacks(lines: list[str]) -> list[_Traceback]:
@@ -274,24 +278,24 @@ def _tracebacks(lines: list[str]) -> list[_Traceback]:
     return found
 
 
-def _of_exception(line: str, texts: _Texts) -> Finding | None:
-    found = _match(line, texts.clear) or _memory_error(line)
+def _of_exception(line: str, patterns: _Patterns) -> Finding | None:
+    found = _match(line, patterns.clear) or _memory_error(line)
     if _class_of(line) in _MISSING_MODULE and (found is None or "static TLS" in line):
         return "missing_module", _evidence(line)
     return found
 
 
-def _first(lines: list[str], texts: _Texts) -> Finding | None:
+def _first(lines: list[str], patterns: _Patterns) -> Finding | None:
     for line in lines:
-        found = _of_line(line, texts.clear)
+        found = _of_line(line, patterns.clear)
         if found is not None:
             return found
     return None
 
 
-def _last(lines: list[str], texts: _Texts) -> Finding | None:
-    ending = lines[: -_LAST - 1 : -1]
-    for rows in (texts.clear, texts.vague):
+def _last(lines: list[str], patterns: _Patterns) -> Finding | None:
+    ending = lines[: -_LAST_LINES - 1 : -1]
+    for rows in (patterns.clear, patterns.vague):
         for line in ending:
             found = _of_line(line, rows)
             if found is not None:

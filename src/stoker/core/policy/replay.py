@@ -28,7 +28,7 @@ class TraceJob(Record):
     time_limit: float | None = None
 
 
-class Profiles:
+class ReplayProfiles:
     """The durations known during a replay; updated after each job if `learns` is set."""
 
     def __init__(self, known: dict[int, Estimate] | None = None, *, learns: bool = False) -> None:
@@ -142,7 +142,7 @@ def replay(
     jobs: Sequence[TraceJob],
     devices: int,
     rules: Rules,
-    profiles: Profiles,
+    profiles: ReplayProfiles,
 ) -> Result:
     """Run the trace through the policy, with the estimates that the profiles have at each time."""
     pool = EqualDevices(devices)
@@ -191,7 +191,7 @@ def _starts(
     groups: dict[tuple[int, int], deque[WaitingJob]],
     rules: Rules,
     now: float,
-    profiles: Profiles,
+    profiles: ReplayProfiles,
 ) -> Iterator[WaitingJob]:
     """Decide about the first jobs of the request groups until no more start, like the daemon."""
     estimates = profiles.estimates
