@@ -43,7 +43,6 @@ _POLL_SECONDS = 1.0
 # Stop the sweep if this many successful trials have not reported the metric.
 _MIN_TRIALS_WITHOUT_METRIC = 5
 _FIRST_PAUSE = 1.0
-_PR_SET_PDEATHSIG = 1
 
 
 class DrivenSweep:
@@ -392,10 +391,11 @@ def _size(path: str) -> int:
 
 def _die_with(parent: int) -> None:
     """Die with the daemon; the next daemon starts its own driver."""
-    import ctypes
     import signal
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    from stoker.supervisor.parent_death import send_at_parent_death
+
+    send_at_parent_death(signal.SIGKILL)
     if os.getppid() != parent:
         raise SystemExit
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import struct
+
+from stoker.core.formats.flock import FLOCK
 
 _ATTRIBUTE = "user.stoker.begun."
 _FILE = ".stoker-begun-"
-_FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid
 _MAX_OFFSET = 1 << 62
 
 
@@ -72,7 +72,7 @@ class RunningMarker:
             return False
         try:
             answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, self._flock(fcntl.F_WRLCK))
-            return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+            return bool(FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
         except OSError:
             return False
         finally:
@@ -84,7 +84,7 @@ class RunningMarker:
             self._lock = None
 
     def _flock(self, kind: int) -> bytes:
-        return _FLOCK.pack(kind, os.SEEK_SET, self._offset, 1, 0)
+        return FLOCK.pack(kind, os.SEEK_SET, self._offset, 1, 0)
 
 
 def open_folder(path: str) -> int | None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     P = ParamSpec("P")
 
-_PR_SET_PDEATHSIG = 1
-
 
 def main() -> NoReturn:
     run_and_exit(_load)
@@ -167,10 +165,11 @@ def job(job_name: str, job_instruction: str, output_dir: str, gpu_id: int | str)
 
 
 def _end_with_parent() -> None:
-    import ctypes
     import signal
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    from stoker.supervisor.parent_death import send_at_parent_death
+
+    send_at_parent_death(signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ outlives `hog`. If it is not killed, it exits normally: exit handlers run and fi
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
@@ -18,13 +17,12 @@ import traceback
 
 from stoker.compat.foreground.entry import write_all
 from stoker.compat.hog.user_module import load_module
-
-_PR_SET_PDEATHSIG = 1
+from stoker.supervisor.parent_death import send_at_parent_death
 
 
 def main(path: str, writing: int, parent: int) -> None:
     os.set_inheritable(writing, False)  # children of the yielder may outlive it
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    send_at_parent_death(signal.SIGKILL)
     if os.getppid() != parent:
         return
     try:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import struct
 from collections.abc import Iterator
 
+from stoker.core.formats.flock import FLOCK
 from stoker.core.record import Record
 from stoker.devices.leases.lease_files import lease_error, open_existing
 
@@ -26,7 +26,6 @@ _AMOUNT_BITS = 44
 WHOLE = 1 << _AMOUNT_BITS
 _WHO = 1 << 62
 _SLOT_SHIFT, _UID_SHIFT = 54, 22
-_FLOCK = struct.Struct("hhqqi4x")  # type, whence, start, length, pid
 
 
 class DeviceClaim(Record):
@@ -99,7 +98,7 @@ def amounts_on(descriptor: int) -> dict[int, int | None]:
 
 
 def _lock_range(descriptor: int, start: int, length: int) -> None:
-    request = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
+    request = FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
 
 
@@ -108,8 +107,8 @@ def _locked(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
     ranges = [(start, end)]
     while ranges:
         start, end = ranges.pop()
-        query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
-        kind, _, found, length, _ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, query))
+        query = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, start, end - start, 0)
+        kind, _, found, length, _ = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, query))
         if kind == fcntl.F_UNLCK:
             continue
         after = found + length if length else _WHO << 1  # 0: up to the largest offset
