@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from tests.cli.helpers import Gate, as_json, refused
+from tests.cli.helpers import as_json, refused
+from tests.helpers import Gate
 from tests.lab import Lab
 
 WHICH = ("no jobs given", "`stoker help selectors` explains how to select jobs")

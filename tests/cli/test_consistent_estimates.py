@@ -8,7 +8,8 @@ from pathlib import Path
 
 from stoker.store import meta
 from stoker.store.database import open_database
-from tests.cli.helpers import Gate, as_json
+from tests.cli.helpers import as_json
+from tests.helpers import Gate
 from tests.lab import Lab
 
 
@@ -75,7 +76,7 @@ def test_tag_does_not_change_the_order(lab: Lab) -> None:
 
 
 def test_place_in_the_queue_follows_the_policy(new_lab: Callable[..., Lab]) -> None:
-    """Short jobs overtake long ones, so the newest job may be the next."""
+    """A job with a higher priority overtakes, so the newest job may be the next."""
     lab = new_lab(devices=1)
     gate = Gate(lab.folder)
     lab.submit(gate.wait)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from stoker.daemon.wake import CHANGES_SOCKET
 from stoker.supervisor.sockets import connect
-from tests.cli.helpers import Gate, as_json, refused
+from tests.cli.helpers import as_json, refused
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

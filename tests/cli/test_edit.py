@@ -8,7 +8,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from tests.cli.helpers import Gate, as_json, refused
+from tests.cli.helpers import as_json, refused
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import Gate, as_json, refused
+from tests.cli.helpers import as_json, refused
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.cli.helpers import Gate, as_json
+from tests.cli.helpers import as_json
+from tests.helpers import Gate
 from tests.lab import Lab, wait_until
 
 # A progress bar as tqdm draws it: every version begins with a carriage return.

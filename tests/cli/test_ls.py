@@ -8,7 +8,8 @@ import sys
 from collections.abc import Callable
 
 from stoker.core.formats.terminal import width
-from tests.cli.helpers import Gate, Terminal, as_json, refused, shown, without_times
+from tests.cli.helpers import Terminal, as_json, refused, shown, without_times
+from tests.helpers import Gate
 from tests.lab import Lab
 
 FIELDS = (

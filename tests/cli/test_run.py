@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import Gate, Terminal, as_json, refused, without_times
+from tests.cli.helpers import Terminal, as_json, refused, without_times
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from tests.cli.helpers import Gate, is_alive
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
 
 

@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from tests.cli.helpers import Gate, as_json
+from tests.cli.helpers import as_json
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable
 
 from stoker.supervisor.process_table import STOPPED, process_state
-from tests.cli.helpers import Gate, as_json, refused, without_times
+from tests.cli.helpers import as_json, refused, without_times
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

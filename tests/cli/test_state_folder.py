@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import Gate, as_json, refused
+from tests.cli.helpers import as_json, refused
+from tests.helpers import Gate
 from tests.lab import Lab
 from tests.mounts import needs_mount
 
@@ -268,6 +269,7 @@ def test_log_dir_of_a_run_may_contain_other_files(lab: Lab) -> None:
     (lab.folder / "jobs").mkdir()
     (lab.folder / "jobs" / "mine").touch()
     lab.ok("run", "-l", ".", "--", "true")
+    assert (lab.folder / "jobs" / "mine").exists()
 
 
 def test_doctor_finds_no_problem_on_a_healthy_host(lab: Lab) -> None:

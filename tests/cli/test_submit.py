@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import Gate, as_json, is_alive, refused, without_times
+from tests.cli.helpers import as_json, refused, without_times
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab
 
 SHOW_ARGV = "import sys; print(sys.argv[1:])"

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cli.helpers import Gate, refused
+from tests.cli.helpers import refused
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

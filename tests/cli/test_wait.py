@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.helpers import Gate, as_json, refused
+from tests.cli.helpers import as_json, refused
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

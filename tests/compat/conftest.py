@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import Gate
 from tests.gpus.conftest import host, new_host, nvml_library
+from tests.helpers import Gate
 from tests.lab import Lab
 
 __all__ = ["host", "new_host", "nvml_library"]  # fixtures

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.helpers import is_alive
 from tests.compat.gts_project import MAIN, Project, without_stderr_times
 from tests.gpus.host import GpuHost
+from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
 
 

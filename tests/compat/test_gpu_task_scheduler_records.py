@@ -13,8 +13,8 @@ import pytest
 
 from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage, params_of
 from stoker.compat.gpu_task_scheduler.stages import stage_of
-from tests.cli.helpers import is_alive
 from tests.compat.gts_project import MAIN, Project
+from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
 
 # Recreates its folder, writes its PID and waits until the file `open` exists.

@@ -18,8 +18,8 @@ from stoker.compat.hog.gpus import Workers
 from stoker.compat.hog.job_files import Folder
 from stoker.compat.hog.options import Unusable, gpu_ids, parse
 from stoker.errors import UsageError
-from tests.cli.helpers import Gate, is_alive
 from tests.compat.test_foreground import other_locale
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
 
 __all__ = ["other_locale"]  # a fixture

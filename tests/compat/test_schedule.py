@@ -23,9 +23,10 @@ from stoker.devices.leases.any_gpu_lease import AnyGpuLease
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
-from tests.cli.helpers import Gate, is_alive, refused
+from tests.cli.helpers import refused
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
 
 START = re.compile(

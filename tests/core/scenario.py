@@ -90,7 +90,7 @@ class Scenario:
         waits: dict[int, str] | None = None,
         reserved: tuple[int, tuple[int, ...], float | None] | None = None,
     ) -> None:
-        """The plan is exactly this; the order of `starts` counts."""
+        """Assert that the plan is exactly this, including the order of `starts`."""
         plan = self._plan()
         found = {start.job: start.devices for start in plan.starts}
         assert list(found.items()) == list((starts or {}).items())
@@ -98,7 +98,7 @@ class Scenario:
         assert (plan.reservation and tuple(plan.reservation)) == reserved
 
     def explain(self, id: int, ahead: int = 0) -> str:
-        """Return what `stoker why` shows for a job."""
+        """Return the reasons that `stoker why` shows, with `ahead` jobs in front of the job."""
         plan = self._plan()
         job = next(job for job in self._waiting if job.id == id)
         return "; ".join(explain_ready(job, self.snapshot(), plan, Place(ahead)))

@@ -20,7 +20,7 @@ from stoker.core.policy.decide import (
 from stoker.core.policy.explain import Place, explain_ready
 from tests.core.scenario import Scenario, a_device, a_running_job, a_waiting_job
 
-# -- the language itself -----------------------------------------------------------------------
+# -- the scenario helper ------------------------------------------------------------------------
 
 
 def test_scenario_without_a_check_fails() -> None:
@@ -332,17 +332,17 @@ class Stream:
         self.limits = limits
         self.now = 0.0
         self.running: list[RunningJob] = []
-        # The machine is full of older ones before the wide job comes.
+        # Older narrow jobs use all slots before the wide job is submitted.
         self.waiting = [self.narrow() for _ in range(sum(slots))]
-        self.turn()
+        self.tick()
         self.ids = count(1001)
         self.waiting = [self.wide]
 
     def narrow(self) -> WaitingJob:
         return a_waiting_job(next(self.ids), time_limit=next(self.limits))
 
-    def turn(self) -> bool:
-        """One more decision, with new narrow jobs in the queue; whether the wide job starts."""
+    def tick(self) -> bool:
+        """Make one decision and apply it; returns whether the wide job starts."""
         waiting = {job.id: job for job in self.waiting}
         plan = decide(
             Snapshot(self.now, self.devices, 4, tuple(self.running), tuple(waiting.values()))
@@ -356,7 +356,10 @@ class Stream:
         return any(start.job == self.wide.id for start in plan.starts)
 
     def end(self, index: int) -> None:
-        """One that was there before the wide job ends; later ones are where they do not matter."""
+        """End one of the narrow jobs that were submitted before the wide job.
+
+        Only these use devices that the wide job waits for.
+        """
         self.now += 1
         older = [job for job in self.running if job.id < self.wide.id]
         self.running.remove(older[index % len(older)])
@@ -372,7 +375,7 @@ def test_wide_job_starts_in_bounded_ticks_under_an_endless_stream(
         stream = Stream(slots, wide, limits=repeat(None))
         for _ in range(sum(slots) + 1):
             stream.waiting += [stream.narrow() for _ in range(10)]
-            if stream.turn():
+            if stream.tick():
                 break
             stream.end(which)
         else:
@@ -393,7 +396,7 @@ def test_wide_job_starts_in_time_under_an_endless_stream_of_short_jobs(wide: int
             reservation = decide(snapshot).reservation
             assert reservation is not None and reservation.at is not None
             promised = reservation.at
-        if stream.turn():
+        if stream.tick():
             break
         stream.now = min(job.ends_by for job in stream.running if job.ends_by is not None)
         assert stream.now <= promised
@@ -412,7 +415,7 @@ def test_same_snapshot_gives_the_same_plan() -> None:
     assert decide(snapshot) == decide(snapshot)
 
 
-# -- limits of a share -------------------------------------------------------------------------
+# -- limits of fair-share groups ----------------------------------------------------------------
 
 
 def test_fair_share_group_at_its_limit_does_not_block_other_groups() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cli.helpers import Gate, is_alive
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab
 
 STUBBORN = "trap '' TERM; "  # only SIGKILL ends it

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.supervisor.job_cgroups import JobCgroups
+from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
 
 
@@ -35,27 +36,20 @@ def _start(lab: Lab) -> tuple[int, int]:
     return job, int(file.read_text())
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-
-
 def test_cancel_kills_a_process_that_is_known_only_by_its_cgroup(lab: Lab) -> None:
     job, pid = _start(lab)
-    assert _is_alive(pid)
+    assert is_alive(pid)
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
     assert lab.state(job) == "cancelled"
-    assert not _is_alive(pid)
+    assert not is_alive(pid)
 
 
 def test_daemon_kills_a_process_that_is_known_only_by_its_cgroup_after_the_runner_died(
     lab: Lab,
 ) -> None:
     job, pid = _start(lab)
-    assert _is_alive(pid)
+    assert is_alive(pid)
     runner = lab.runner_pid()
     assert runner is not None
     os.kill(runner, signal.SIGKILL)
@@ -63,7 +57,7 @@ def test_daemon_kills_a_process_that_is_known_only_by_its_cgroup_after_the_runne
     assert lab.state(job) == "running"
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
-    assert not _is_alive(pid)
+    assert not is_alive(pid)
 
 
 def test_cgroups_of_ended_jobs_are_removed(lab: Lab) -> None:

@@ -20,6 +20,7 @@ from stoker.supervisor import kill_processes
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.process_table import Process, read_process, zombie_status
 from tests.faults.execution_log import finish_everything
+from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
 
 STOKER = f"{shlex.quote(sys.executable)} -m stoker"
@@ -48,13 +49,6 @@ def _pid(place: Path, name: str) -> int:
     path = place / f"{name}.pid"
     wait_until(path.exists, what=f"{name} has not started")
     return int(path.read_text())
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def _nested_run(lab: Lab, place: Path) -> str:
@@ -92,7 +86,7 @@ def test_cancel_ends_every_process_of_a_job_that_lost_its_tag(
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
     assert lab.state(job) == "cancelled"
-    assert not _is_alive(inner)
+    assert not is_alive(inner)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -105,7 +99,7 @@ def test_time_limit_ends_every_process_of_a_job_that_lost_its_tag(
     inner = _pid(place, "inner")
     lab.wait(job)
     assert lab.job(job)["cause"] == "time_limit"
-    assert not _is_alive(inner)
+    assert not is_alive(inner)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -120,11 +114,11 @@ def test_job_that_lost_its_tag_is_adopted_after_kill_9_of_daemon_and_runner(
     wait_until(lambda: lab.daemon_pid() is not None)
     assert lab.state(job) == "running"
     assert lab.job(job)["attempts"] == 1
-    assert _is_alive(inner)
+    assert is_alive(inner)
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
     assert lab.state(job) == "cancelled"
-    assert not _is_alive(inner)
+    assert not is_alive(inner)
 
 
 def _kill_both(lab: Lab) -> None:
@@ -145,10 +139,10 @@ def test_inner_run_that_is_killed_leaves_its_jobs_to_the_outer_job(lab: Lab, pla
         if pid != inner:
             os.kill(pid, signal.SIGKILL)  # the cleanup process of the inner run
     os.kill(parent, signal.SIGKILL)
-    assert _is_alive(inner)
+    assert is_alive(inner)
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
-    assert not _is_alive(inner)
+    assert not is_alive(inner)
 
 
 def _children(pid: int) -> list[int]:
@@ -168,7 +162,7 @@ def test_exit_code_survives_a_runner_that_dies_while_leftovers_run(
     finish_everything(lab)
     assert not once.exists()
     assert (lab.state(job), lab.job(job)["exit_code"]) == ("failed", 3)
-    assert not _is_alive(_pid(place, "left"))
+    assert not is_alive(_pid(place, "left"))
 
 
 def test_process_in_its_own_session_is_not_taken_for_the_job_that_started_it(
@@ -204,7 +198,7 @@ def test_exit_code_survives_kill_9_while_a_leftover_ignores_sigterm(
         lab.kill_runner()
     assert lab.wait(job) == 3
     assert (lab.state(job), lab.job(job)["exit_code"]) == ("failed", 3)
-    assert not _is_alive(_pid(place, "left"))
+    assert not is_alive(_pid(place, "left"))
 
 
 def _journal(lab: Lab) -> str:

@@ -20,7 +20,7 @@ import tests
 from stoker.functions import payload, unpickling
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal
-from tests.cli.helpers import Gate, is_alive
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab
 
 REPLACE_RUNNER = """

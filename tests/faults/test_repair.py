@@ -10,7 +10,8 @@ import pytest
 
 from stoker.store import backups
 from stoker.store.database import open_database
-from tests.cli.helpers import Gate, Terminal, as_json, is_alive
+from tests.cli.helpers import Terminal, as_json
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab
 from tests.store.damage import WAYS, Damage, zero_schema_page
 

@@ -12,7 +12,8 @@ import pytest
 from stoker.errors import Unavailable, Upgraded
 from stoker.store.database import SCHEMA_VERSION, open_database
 from stoker.supervisor import locks
-from tests.cli.helpers import Gate, as_json
+from tests.cli.helpers import as_json
+from tests.helpers import Gate
 from tests.lab import Lab
 from tests.store.test_migrations import SCHEMAS, an_old_queue, columns
 

@@ -13,8 +13,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB, FakeNvml
+from tests.helpers import Gate
 from tests.lab import Lab, wait_until
 
 H200, A100 = "NVIDIA H200", "NVIDIA A100-SXM4-80GB"

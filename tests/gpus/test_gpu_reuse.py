@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
-from tests.cli.helpers import is_alive
 from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, hold_memory
+from tests.helpers import is_alive
 
 
 def test_gpu_is_not_used_while_the_driver_still_lists_the_last_job(

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stoker.devices.leases.lease import first_waiters
-from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost, GpuLab, hold_memory
+from tests.helpers import Gate
 
 
 def _run(lab: GpuLab, *args: str) -> subprocess.Popen[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from tests.cli.helpers import Gate
 from tests.fake_nvml import GIB
 from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab
+from tests.helpers import Gate
 from tests.lab import Lab
 
 

@@ -26,10 +26,10 @@ def _claim(attempt: int, job: int, number: int = 1) -> attempts.Claim:
 
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:
-    facts = attempts.load_job_to_judge(db, attempt) or attempts.JobToJudge(
+    judged = attempts.load_job_to_judge(db, attempt) or attempts.JobToJudge(
         job, 1, 0, False, False, True, 1, None, 0, None, (), None, None, None
     )
-    return attempts.finish(db, facts, Outcome(attempt, 0, now), verdict, now, 1000.5)
+    return attempts.finish(db, judged, Outcome(attempt, 0, now), verdict, now, 1000.5)
 
 
 def test_second_claim_of_the_same_job_is_refused(db: Database) -> None:
@@ -78,7 +78,7 @@ def test_ready_jobs_come_by_priority_then_id_and_groups_are_found_without_a_scan
     db: Database,
 ) -> None:
     ids = add(db, a_spec(gpus=1), a_spec(gpus=1, priority=5), a_spec(gpus=4), a_spec(gpus=1))
-    narrow, wide = (ready_jobs.load_group(db, line) for line in ready_jobs.ready_groups(db))
+    narrow, wide = (ready_jobs.load_group(db, id) for id in ready_jobs.ready_groups(db))
     assert (narrow.request.gpus, wide.request.gpus) == (1, 4)
     assert [job.id for job in ready_jobs.first(db, narrow, 10)] == [
         ids[1],
@@ -92,12 +92,12 @@ def test_dependents_become_ready_or_are_cancelled(db: Database) -> None:
     after = [Dependency(first, condition) for condition in ("ok", "any", "notok")]
     ok, either, notok = add(db, *(a_spec(after=(dependency,)) for dependency in after))
     [cascade] = add(db, a_spec(after=(Dependency(ok),)))
-    [line] = [ready_jobs.load_group(db, line) for line in ready_jobs.ready_groups(db)]
-    assert len(ready_jobs.first(db, line, 10)) == 1
+    [group] = [ready_jobs.load_group(db, id) for id in ready_jobs.ready_groups(db)]
+    assert len(ready_jobs.first(db, group, 10)) == 1
     attempts.claim(db, _claim(1, first))
     assert _finish(db, first, 1, FAILED)
     assert job_queries.job(db, ok).cause == "dependency" == job_queries.job(db, cascade).cause
-    assert {job.id for job in ready_jobs.first(db, line, 10)} == {either, notok}
+    assert {job.id for job in ready_jobs.first(db, group, 10)} == {either, notok}
 
 
 def test_undone_start_leaves_no_attempt(db: Database) -> None:

@@ -13,9 +13,9 @@ import pytest
 from stoker.supervisor import locks
 from stoker.usage.usage_charts import gpu_trace, job_trace
 from stoker.usage.usage_recorder import TRACER_LOCK
-from tests.cli.helpers import Gate, is_alive
 from tests.fake_nvml import GIB
 from tests.gpus.host import H200, GpuHost
+from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
 
 ALL = 1_000_000

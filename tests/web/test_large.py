@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.web.site import Site
@@ -19,20 +17,11 @@ def test_api_works_with_a_million_jobs_in_the_database(site: Site) -> None:
     running = site.lab.submit("sleep 1000")
     site.lab.wait_until(lambda: site.lab.state(running) == "running")
 
-    def timed(path: str) -> tuple[float, object]:
-        best, content = 1e9, None
-        for _ in range(5):
-            start = time.monotonic()
-            content = site.ok(path)
-            best = min(best, time.monotonic() - start)
-        print(f"{path}: {best * 1000:.0f} ms")
-        return best, content
-
-    _, seen = timed("/api/overview")
+    seen = site.ok("/api/overview")
     assert isinstance(seen, dict)
     assert seen["counts"] == {"held": _JOBS, "running": 1}
     assert [job["id"] for job in seen["queue"]] == list(range(1, 201))
-    timed("/api/jobs?limit=100")
-    timed("/api/jobs?state=held&limit=100&before=500000")
-    timed("/api/jobs?q=nothing")
-    timed(f"/api/jobs/{_JOBS // 2}")
+    site.ok("/api/jobs?limit=100")
+    site.ok("/api/jobs?state=held&limit=100&before=500000")
+    site.ok("/api/jobs?q=nothing")
+    site.ok(f"/api/jobs/{_JOBS // 2}")

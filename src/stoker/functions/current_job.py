@@ -2,13 +2,13 @@
 
     import stoker
 
-    run = stoker.current()
-    for step in range(run.params.get("steps", 100)):
+    job = stoker.current()
+    for step in range(job.params.get("steps", 100)):
         loss = train_step()
-        run.log(loss=loss, step=step)
-        if run.should_stop():
-            save(run.checkpoint_dir / "last.pt")
-            run.requeue()
+        job.log(loss=loss, step=step)
+        if job.should_stop():
+            save(job.checkpoint_dir / "last.pt")
+            job.requeue()
 
 Everything comes from environment variables: nothing here talks to the daemon, and the import is
 cheap.

@@ -57,10 +57,10 @@ class AttemptStore:
         return attempts.load_job_to_judge(self._db, attempt)
 
     def finish(
-        self, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+        self, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
         started: float | None,
     ) -> bool:  # fmt: skip
-        return attempts.finish(self._db, facts, outcome, verdict, now, started)
+        return attempts.finish(self._db, job, outcome, verdict, now, started)
 
     def flush(self) -> None:
         """Write buffered changes."""
@@ -118,14 +118,14 @@ class BufferedAttemptStore(AttemptStore):
         )
 
     def finish(
-        self, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+        self, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
         started: float | None,
     ) -> bool:  # fmt: skip
         if outcome.attempt not in self._claims:
-            return super().finish(facts, outcome, verdict, now, started)
-        if verdict.event != "succeed" or facts.sweep is not None:
+            return super().finish(job, outcome, verdict, now, started)
+        if verdict.event != "succeed" or job.sweep is not None:
             self.flush()
-            return super().finish(facts, outcome, verdict, now, started)
+            return super().finish(job, outcome, verdict, now, started)
         claim = self._claims.pop(outcome.attempt)[1]
         pid, at, mono = self._started.pop(outcome.attempt, _NOT_STARTED)
         attempt = (
@@ -133,8 +133,8 @@ class BufferedAttemptStore(AttemptStore):
             outcome.status, verdict.cause, outcome.detail, outcome.user_seconds,
             outcome.system_seconds, outcome.max_rss_bytes,
         )  # fmt: skip
-        job = (claim.attempt, claim.number, verdict.cause, outcome.ended_at, claim.job)
-        self._done.append((attempt, job))
+        columns = (claim.attempt, claim.number, verdict.cause, outcome.ended_at, claim.job)
+        self._done.append((attempt, columns))
         return False
 
     def flush(self) -> None:

@@ -174,7 +174,7 @@ def record_gpu_use(
 
 
 def finish(
-    db: Database, facts: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+    db: Database, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
     started: float | None,
 ) -> bool:  # fmt: skip
     """Record the end of an attempt; returns whether other jobs, or this one, may become ready."""
@@ -188,7 +188,7 @@ def finish(
         db.execute(
             "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?"
             f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-            (now + verdict.delay, facts.requeues + (verdict.cause == "requeue"), facts.job,
+            (now + verdict.delay, job.requeues + (verdict.cause == "requeue"), job.job,
              outcome.attempt),
         )  # fmt: skip
         return True
@@ -196,16 +196,16 @@ def finish(
     changed = db.execute(
         "UPDATE jobs SET state = ?, cause = ?, ended_at = ?"
         f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-        (state, verdict.cause, outcome.ended_at, facts.job, outcome.attempt),
+        (state, verdict.cause, outcome.ended_at, job.job, outcome.attempt),
     ).rowcount
     if not changed:
         return False
-    frees = facts.has_dependents and release_dependents(db, facts.job, state, now)
-    if facts.sweep is not None:
+    frees = job.has_dependents and release_dependents(db, job.job, state, now)
+    if job.sweep is not None:
         evidence = outcome.detail or outcome.last_error
-        why = sweeps.count_end(db, facts.sweep, state, verdict, evidence, facts.job)
+        why = sweeps.count_end(db, job.sweep, state, verdict, evidence, job.job)
         if why is not None:
-            stop_sweep(db, facts.sweep, why, now)
+            stop_sweep(db, job.sweep, why, now)
             frees = True
     return frees
 

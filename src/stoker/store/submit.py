@@ -19,12 +19,14 @@ from stoker.testing.failpoints import failpoint
 # About 15 ms of write lock: the longest that the daemon waits during a large submit.
 CHUNK = 5000
 
-_INSERT = (
-    "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv, context,"
-    " submitted_at, name, batch, batch_index, time_limit, grace, retries, restartable,"
-    " keep_children, on_oom, eligible_at, blockers, stdout, stderr, dedupe, rerun_of, variables,"
-    f" warn, sweep) VALUES ({', '.join('?' * 28)})"
-)
+# In the order of the values in `Submission._row`, which are a tuple because a dict is slower.
+_COLUMNS = (
+    "id", "state", "ready", "request_group", "profile", "priority", "shell", "argv", "context",
+    "submitted_at", "name", "batch", "batch_index", "time_limit", "grace", "retries",
+    "restartable", "keep_children", "on_oom", "eligible_at", "blockers", "stdout", "stderr",
+    "dedupe", "rerun_of", "variables", "warn", "sweep",
+)  # fmt: skip
+_INSERT = f"INSERT INTO jobs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 
 
 class Receipt(Record):
@@ -88,7 +90,7 @@ class Submission:
             job,
             HELD if spec.held else QUEUED,
             int(ready),
-            *self._groups.of(spec),
+            *self._groups.of(spec),  # request_group, profile
             spec.priority,
             int(spec.shell),
             pack_words(spec.argv),
@@ -108,7 +110,7 @@ class Submission:
             maybe_bytes(spec.stdout),
             maybe_bytes(spec.stderr),
             maybe_bytes(spec.dedupe),
-            None,
+            None,  # rerun_of
             pack_pairs(spec.variables) or None,
             spec.warn,
             spec.sweep,
