@@ -20,4 +20,5 @@ def test_commands_close_their_connections(lab: Lab) -> None:
     lab.command = [sys.executable, "-X", "dev", "-m", "stoker"]
     for words in COMMANDS:
         done = lab.run(*words.split())
+        assert done.returncode == (1 if words == "results nothing" else 0), (words, done.stderr)
         assert "ResourceWarning" not in done.stderr, words
