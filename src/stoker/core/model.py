@@ -204,7 +204,7 @@ class Outcome(Record):
     attempt: int
     status: int | None
     ended_at: float
-    reason: str | None = None
+    reason: str | None = None  # the cause; messages of 0.1 between processes have this name
     user_seconds: float = 0.0
     system_seconds: float = 0.0
     max_rss_bytes: int = 0

@@ -27,7 +27,7 @@ class Diagnosis:
         self._tails = LogTails()
 
     def add_cause(self, outcome: Outcome, job: JobToJudge, use: GpuUse) -> Outcome:
-        """The outcome, with a reason if one can be determined."""
+        """Return the outcome with its cause (`reason`), if one can be determined."""
         if self._was_stopped_early(outcome, job):
             return outcome._replace(reason="stopped_early")
         if not outcome.status or outcome.reason is not None or job.stop_requested:

@@ -41,7 +41,7 @@ class SweepSource:
         folder: str,
         spec: SweepSpec,
         base: JobSpec,
-        at_a_time: int,
+        max_parallel_jobs: int,
         *,
         retries_failed: bool = False,
     ) -> None:
@@ -49,7 +49,7 @@ class SweepSource:
             raise UsageError("early stopping needs the daemon", "use `stoker sweep`")
         self._db = db
         self._places = JobFiles(folder, is_run=True)
-        self._at_a_time = spec.max_parallel or at_a_time
+        self._max_parallel = spec.max_parallel or max_parallel_jobs
         self._spec, self._sweep = self._save(spec, base)
         self._trials = Trials(db, folder, self._sweep, self._spec, base)
         self._numbers: list[int] = []  # trials that were read but not submitted yet
@@ -116,7 +116,7 @@ class SweepSource:
     def is_ready(self) -> bool:
         if self._search is None:
             return not self.at_end
-        return not self.at_end and len(self._running) + len(self._numbers) < self._at_a_time
+        return not self.at_end and len(self._running) + len(self._numbers) < self._max_parallel
 
     def read(self) -> list[JobSpec]:
         numbered = list(islice(self._again, _CHUNK))
@@ -132,7 +132,7 @@ class SweepSource:
     def _more(self) -> list[Point]:
         if self._search is None:
             return list(islice(self._new, _CHUNK))
-        room = self._at_a_time - len(self._running)
+        room = self._max_parallel - len(self._running)
         count = room if self._left is None else min(room, self._left)
         proposed = [one.point for one in self._search.ask(count)] if count > 0 else []
         if self._left is not None:
