@@ -117,7 +117,7 @@ def run(parsed: Parsed) -> int:
 @contextmanager
 def adding_trials(spec: SweepSpec) -> Iterator[Callable[[int], None]]:
     """A progress line on a terminal while trials are added; a million trials take 20 s."""
-    wanted, points = spec.wanted, spec.space.size.points
+    wanted, points = spec.total_trials, spec.space.size.points
     total = min((number for number in (wanted, points) if number is not None), default=None)
     of_all = "" if total is None else f" of {total}"
     line = ProgressLine()
