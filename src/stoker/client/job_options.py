@@ -1,20 +1,19 @@
 """The options of a job, declared once for the command line, job files, Python and web forms.
 
-The command line, `#stoker` lines and the Python API read JOB_OPTIONS. To add an option, change:
+The command line, `#stoker` lines, the Python API, web forms and their documentation are made from
+JOB_OPTIONS. To add an option, add it there, and then:
 
-    always              JOB_OPTIONS; Request or JobSpec (core/model.py); `parse_options` below;
-                        `Options` (python/options.py)
-    web UI              web/models.py (JobOptions or SingleOptions), frontend/src/words.ts and
-                        screens/submit-fields.tsx; in clones: store/clone_source.py,
-                        web/job_form.py and screens/submit-clone.ts
-    shared by trials    RESOURCES (sweeps/spec.py), _OF_BASE (sweep_control/lifecycle.py)
-    stored              store/schema.sql and a step in store/migrations/; store/submit.py;
+    always              a field of Request or JobSpec (core/model.py), set in `parse_options` below;
+                        a column: store/schema.sql, a step in store/migrations/, store/submit.py,
                         store/reruns.py
-    shown               store/job_queries.py (JobRow), client/views.py, web/models.py (Job)
-    used by the daemon  store/ready_jobs.py and ReadyJob (core/model.py)
+    static types        `Options` (python/options.py), for editors
+    in sweep files      RESOURCES (sweeps/spec.py)
+    in the web UI       an input: frontend/src/screens/submit-fields.tsx
+    shown               JobRow (store/job_queries.py), client/views.py
+    used by the daemon  ReadyJob (core/model.py, store/ready_jobs.py)
     used by the runner  daemon/launch_order.py, supervisor/messages.py
 
-Tests compare the lists in python/, sweeps/, sweep_control/ and web/ with JOB_OPTIONS.
+Tests fail if the static types, sweep files or web forms lack an option.
 """
 
 from __future__ import annotations

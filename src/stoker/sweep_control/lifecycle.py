@@ -37,10 +37,12 @@ from stoker.testing.failpoints import failpoint
 SAME_FAILS = 5
 _MAX_INCLUDED = 1000
 _MAX_EARLIER = 50  # a notebook creates a new function each time a cell runs
-_OF_BASE = (
-    "priority", "time_limit", "grace", "retries", "restartable", "tags", "held", "keep_children",
-    "on_oom", "warn",
+# Fields of JobSpec that differ between the jobs of a sweep, or that the sweep sets itself.
+_OF_ONE_JOB = (
+    "argv", "context", "shell", "request", "name", "after", "begin_at", "stdout", "stderr",
+    "dedupe", "variables", "sweep", "fair_share_group",
 )  # fmt: skip
+_OF_BASE = tuple(field for field in JobSpec._fields if field not in _OF_ONE_JOB)
 
 
 class Started(Record):

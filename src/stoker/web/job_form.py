@@ -14,7 +14,8 @@ from stoker.core.model import JobSpec
 from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
-from stoker.web.models import JobOptions, NewJob
+from stoker.web.models import NewJob
+from stoker.web.option_forms import JobOptions
 
 
 def options_of(form: JobOptions) -> dict[str, Any]:
@@ -56,25 +57,26 @@ def job_of(queue: Queue, form: NewJob) -> JobSpec:
         )
     base = base_of(queue, options_of(form))
     if form.based_on is not None:
-        base = _based_on(base, form, clone_source_of(queue.db, form.based_on))
+        given = form.model_dump(exclude_none=True)
+        base = _based_on(base, given, clone_source_of(queue.db, form.based_on))
     if form.argv is not None:
         return with_argv(base, tuple(form.argv))
     return with_text(base, form.command or "")
 
 
-def _based_on(base: JobSpec, form: NewJob, old: CloneSource) -> JobSpec:
+def _based_on(base: JobSpec, given: Mapping[str, Any], old: CloneSource) -> JobSpec:
     """Use the environment of another job, as a rerun does; fields of the form take precedence."""
     env = {
         **dict(old.context.env),
-        **{key: _as_text(value) for key, value in (form.env or {}).items()},
+        **{key: _as_text(value) for key, value in given.get("env", {}).items()},
     }
-    cwd = base.context.cwd if form.cwd else old.context.cwd
-    warn = old.warn if form.signal is None and base.time_limit is not None else base.warn
+    cwd = base.context.cwd if given.get("cwd") else old.context.cwd
+    has_warning = "signal" in given or base.time_limit is None
     return base._replace(
         context=old.context._replace(cwd=cwd, env=tuple(sorted(env.items()))),
-        grace=old.grace if form.grace is None else base.grace,
-        keep_children=old.keep_children if form.keep_children is None else base.keep_children,
-        warn=warn, variables=old.variables,
+        grace=base.grace if "grace" in given else old.grace,
+        keep_children=base.keep_children if "keep_children" in given else old.keep_children,
+        warn=base.warn if has_warning else old.warn, variables=old.variables,
     )  # fmt: skip
 
 

@@ -10,18 +10,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stoker.web.option_forms import Count, Form, JobOptions, SingleOptions, Whole
+
 JobId = Annotated[int, Field(ge=1, le=2**62)]
-Whole = Annotated[int, Field(ge=-(10**9), le=10**9)]
-Count = Annotated[int, Field(ge=0, le=10**9)]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
-Seconds = str | float
-Size = str | int
-
-
-class Form(BaseModel):
-    """The body of a request; an unknown field is an error."""
-
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -29,51 +21,6 @@ class Form(BaseModel):
 
 class Login(Form):
     token: str = Field(max_length=4096, description="from the link that `stoker web` prints")
-
-
-class JobOptions(Form):
-    """The options of a job, as in the Python API."""
-
-    cwd: str | None = Field(None, description="working directory; default: your home folder")
-    env: dict[str, str | int | float | bool] | None = None
-    gpus: Count | None = Field(None, description="number of GPUs; default: 1 if the host has any")
-    gpu_mem: Size | None = Field(
-        None,
-        description="memory to reserve on each GPU, which the job then shares: 20G, bytes, auto",
-    )
-    gpu_ids: list[str | int] | str | None = None
-    prefer: list[str | int] | str | None = None
-    gpu_model: str | None = None
-    min_gpu_mem: Size | None = None
-    exclusive: bool | None = None
-    on_oom: str | None = Field(
-        None, description="after a GPU out-of-memory error: bigger, elsewhere, alone or fail"
-    )
-    priority: Whole | None = None
-    time_limit: Seconds | None = Field(None, description="seconds, or text such as 90m or 2h")
-    signal: str | None = Field(None, description="signal to send before the time limit: USR1@60")
-    grace: Seconds | None = None
-    retries: Count | None = None
-    restartable: bool | None = None
-    tags: list[str] | str | None = None
-    hold: bool | None = None
-    keep_children: bool | None = None
-
-
-class SingleOptions(JobOptions):
-    """Also the options that trials of a sweep cannot have."""
-
-    name: str | None = None
-    after: list[str | int] | str | int | None = Field(
-        None, description="jobs to wait for: ids, or 7:any"
-    )
-    begin: str | float | None = Field(
-        None, description="earliest start: +2h, 2026-12-24T18:00, or seconds since the epoch"
-    )
-    group: str | None = Field(None, description="fair-share group")
-    stdout: str | None = Field(None, description="relative to cwd")
-    stderr: str | None = Field(None, description="relative to cwd")
-    dedupe: str | None = None
 
 
 class NewJob(SingleOptions):
@@ -126,7 +73,7 @@ class JobPatch(Form):
     name: str | None = None
     gpus: Count | None = None
     priority: Whole | None = None
-    time_limit: Seconds | None = Field(None, description="0: no limit")
+    time_limit: str | float | None = Field(None, description="0: no limit")
     retries: Count | None = None
 
 

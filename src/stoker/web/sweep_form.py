@@ -20,7 +20,8 @@ from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, make_sp
 from stoker.sweeps.template import template
 from stoker.sweeps.values import Value
 from stoker.web import job_form
-from stoker.web.models import JobOptions, NewSweep
+from stoker.web.models import NewSweep
+from stoker.web.option_forms import JobOptions
 
 _SHOWN = 100
 _COUNTED = 10_000  # points that are enumerated to get an exact number
