@@ -117,6 +117,7 @@ export function apply(delta: Delta): void {
     setTime(delta.now);
     if (delta.counts) counts.value = delta.counts;
     if (delta.daemon) daemon.value = delta.daemon;
+    if (delta.gpu_error !== undefined) driverError.value = delta.gpu_error;
     if (delta.gpus?.length) gpus.value = merged(gpus.value, delta.gpus, (gpu) => gpu.uuid);
     if (delta.sweeps?.length)
       sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);

@@ -58,7 +58,7 @@ export interface Overview extends Omit<OverviewResponse, 'gpus' | 'running' | 'q
 export interface Delta
   extends
     Pick<Overview, 'event_id' | 'now'>,
-    Partial<Pick<Overview, 'counts' | 'gpus' | 'sweeps' | 'daemon'>> {
+    Partial<Pick<Overview, 'counts' | 'gpus' | 'gpu_error' | 'sweeps' | 'daemon'>> {
   jobs?: Job[];
   /** No longer part of the overview; the job may still exist. */
   removed?: number[];

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.core.model import Outcome
-from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS, RERUN_CAP, Verdict, backoff, judge
+from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS, MAX_LOST_RETRIES, Verdict, backoff, judge
 from stoker.core.states import ACTIVE, TABLE
 
 REASONS = ("user", "time_limit", "start_failed", "lost", "gpu_oom", "host_oom")
@@ -116,8 +116,8 @@ def test_lost_job_does_not_run_twice_unless_it_was_declared_restartable() -> Non
 
 
 def test_restartable_job_has_a_limit_of_restarts() -> None:
-    assert verdict(an_outcome(), attempts=RERUN_CAP, restartable=True).event == "return"
-    assert verdict(an_outcome(), attempts=RERUN_CAP + 1, restartable=True).event == "lose"
+    assert verdict(an_outcome(), attempts=MAX_LOST_RETRIES, restartable=True).event == "return"
+    assert verdict(an_outcome(), attempts=MAX_LOST_RETRIES + 1, restartable=True).event == "lose"
 
 
 def test_restartable_alone_does_not_retry_a_failure() -> None:
@@ -188,7 +188,7 @@ def test_verdict_is_a_legal_transition_and_has_a_delay_only_for_a_retry(
     assert (found.delay is not None) == (found.event == "return")
     assert found.exit_code is None or found.signal is None
     if found.event == "return":
-        assert attempts <= max(retries, RERUN_CAP) and not stop_requested
+        assert attempts <= max(retries, MAX_LOST_RETRIES) and not stop_requested
 
 
 # -- requeue -----------------------------------------------------------------------------------

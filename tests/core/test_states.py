@@ -83,15 +83,6 @@ def test_every_event_is_described_and_used() -> None:
     assert set(EVENTS) == {event for moves in TABLE.values() for event in moves}
 
 
-@pytest.mark.parametrize("event", EVENTS)
-def test_sources_are_the_states_that_allow_the_event(event: str) -> None:
-    assert set(states.sources(event)) == {state for state, known in MOVES if known == event}
-
-
-def test_sources_of_an_unknown_event_are_none() -> None:
-    assert states.sources("explode") == ()
-
-
 def test_page_about_states_is_current() -> None:
     root = Path(__file__).parents[2]
     done = subprocess.run(

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from stoker.core.model import Device
-from stoker.core.outcome.retry import RERUN_CAP
+from stoker.core.outcome.retry import MAX_LOST_RETRIES
 from stoker.core.states import FINAL, TABLE
 from stoker.store.submit import is_satisfied
 from stoker.supervisor.messages import Order
@@ -109,7 +109,8 @@ class Checker:
         retries, restartable = row or (0, 0)
         has_succeeded = last.status == 0 and last.attempt in self._world.known_ends
         if has_succeeded or not (
-            (restartable and runs <= max(RERUN_CAP, retries)) or (last.status and runs <= retries)
+            (restartable and runs <= max(MAX_LOST_RETRIES, retries))
+            or (last.status and runs <= retries)
         ):
             raise Violation(
                 f"I1: job {new.job} runs again as attempt {new.attempt} after {runs} runs, the last"

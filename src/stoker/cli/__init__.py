@@ -1,1 +1,1 @@
-"""The command line: parse, call the client, print. Each file has one or a few commands."""
+"""The command line: parse, call the client, print. The commands are in `verbs/`."""

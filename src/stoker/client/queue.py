@@ -38,7 +38,7 @@ __all__ = ["CHUNK", "Queue", "Receipt", "check_possible", "current_context", "ou
 
 
 class Queue:
-    """Submit, select and change jobs. Reading functions are in `views` and `waiting`."""
+    """Submit, select and change jobs; views.py, wait_reasons.py and finish_watch.py read them."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or load_settings()

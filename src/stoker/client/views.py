@@ -15,6 +15,7 @@ from stoker.settings import Settings
 from stoker.store import job_queries, meta, sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
+from stoker.store.submit import is_satisfied
 from stoker.supervisor.logs import job_folder, log_path, read_progress
 from stoker.supervisor.process_table import STOPPED, process_state
 
@@ -186,7 +187,7 @@ def _failed_dependency(db: Database, id: int) -> str:
                 state = job_queries.job(db, needs).state
             except NotFound:
                 return f"job {needs} was removed"
-            if state in FINAL and condition != "any" and (state == "done") == (condition != "ok"):
+            if is_satisfied(state, condition) is False:
                 return f"job {needs} {'succeeded' if state == 'done' else state_words(state)}"
     return ""
 

@@ -156,7 +156,7 @@ class Rules(Record):
     backfill: bool = True
     short_first: bool = True
     is_fair: bool = True
-    patience: float = 7 * 86400.0  # seconds; jobs that waited longer are ordered first come first
+    patience: float = 7 * 86400.0  # seconds; jobs that waited longer are first come, first served
 
 
 class Snapshot(Record):

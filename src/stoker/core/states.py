@@ -66,8 +66,3 @@ def advance(state: str, event: str) -> str:
         return TABLE[state][event]
     except KeyError:
         raise IllegalTransition(f"event {event!r} in state {state!r}") from None
-
-
-def sources(event: str) -> tuple[str, ...]:
-    """Return all states in which `event` is legal; the store builds WHERE clauses from them."""
-    return tuple(state for state, moves in TABLE.items() if event in moves)

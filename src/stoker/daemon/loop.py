@@ -3,8 +3,8 @@
 A tick has five steps: receive events, refresh, record, decide and claim, launch. All but the first
 and the last happen in one transaction, whose commit does not wait for the disk. A claimed job is
 active for every reader of the queue, so it cannot be edited or cancelled unnoticed between decision
-and start. If the process dies between commit and
-launch, the runner does not know the attempt, and recovery puts the job back (recovery.py).
+and start. If the process dies between commit and launch, the runner does not know the attempt, and
+recovery puts the job back (recovery.py).
 
 What the loop keeps in memory is never the only copy of anything that a decision depends on:
 `missed_starts` compares its decision with that of a freshly loaded snapshot.

@@ -13,8 +13,8 @@ from stoker.store import ready_jobs
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 
-# How many ready jobs of a request group are read at a time; a decision needs
-# fewer (policy.jobs_per_group).
+# How many ready jobs of a request group are read at a time. A decision needs fewer
+# (`jobs_per_group` in core/policy/decide.py).
 _READ_AHEAD = 64
 
 

@@ -88,7 +88,7 @@ class Middleware:
             if send_with_headers.is_started:
                 raise
             broken = Refusal(500, "broken", "internal server error",
-                             "see the log of the server (web.log in the state folder)")  # fmt: skip
+                             "see the log of the server")  # fmt: skip
             await self._config.refuse(broken)(scope, receive, send_with_headers)
 
     async def _delay(self) -> None:

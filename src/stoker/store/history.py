@@ -15,7 +15,7 @@ from stoker.core.states import FINAL, STATES
 from stoker.store import ready_jobs
 from stoker.store.database import Database
 
-# The most rows that one page scans for its filters; the next page continues there.
+# The maximum number of rows that one page scans for its filters; the next page continues there.
 _MAX_SCANNED = 20_000
 _ENDED_OF_EACH = 50
 _MAX_ID = 1 << 62

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# The most profiles of one submit; estimates are useless for so many different commands.
+# The maximum number of profiles of one submit; with more, estimates are useless.
 _MAX_PROFILES = 1000
 REQUEST_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",

@@ -4,9 +4,10 @@ STATE/traces.db is independent of the queue: if it is slow, full, damaged or del
 are affected. One process writes (usage/usage_recorder.py), any number may read.
 
 Each call of `append` adds one small row per track to `recent`, which changes one or two pages. When
-a track has enough rows for a block, all of `recent` is packed into `blocks`. Blocks are reduced to
-averages after a day and deleted after a month, or earlier if the file gets too large. Every call
-does a little of this work, in proportion to the rows that it adds.
+a track has enough rows for a block, all of `recent` is packed into `blocks`. After a day, a block
+keeps only the minimum and maximum of every five minutes; after a month, or earlier if the file gets
+too large, it is deleted. Every call does a little of this work, in proportion to the rows that it
+adds.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The runner's journal (write-ahead log): which attempts began and how they ended.
 
 A text file in preallocated segments, so that an exit code can be recorded even on a full disk. Only
-the runner writes it. The daemon reads it after a crash of
-either side, and removes segments whose content is in the database.
+the runner writes it. The daemon reads it after a crash of either side, and removes segments whose
+content is in the database.
 
     begun ATTEMPT JOB NUMBER AT MONO BOOT DEVICES
     spawned ATTEMPT PID STARTED              (its first process)

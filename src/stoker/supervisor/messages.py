@@ -5,6 +5,7 @@ change, because daemon and runner may be of different releases:
 
 kind      direction         record or meaning
 --------  ----------------  -----------------------------------------------------------------
+hello     both              the protocol version (wire.py)
 context   daemon -> runner  Context, before the first order that uses it
 launch    daemon -> runner  Order
 stop      daemon -> runner  stop an attempt
@@ -16,7 +17,7 @@ refused   runner -> daemon  Refused (in the journal: `undone`)
 stuck     runner -> daemon  Stuck
 rolled    runner -> daemon  the journal has a new segment
 living    runner -> daemon  AttemptStarted of every attempt that has not ended
-problem   runner -> daemon  why the runner cannot write its journal
+problem   runner -> daemon  a problem of the runner; empty when it is over
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ from stoker.supervisor.process_usage import UsageSampler
 TRACER_LOCK = "tracer.lock"
 
 _MAX_INTERVAL = 10.0  # seconds; a longer pause would show as a gap (see usage_charts.py)
-_GPU_STEPS = 2  # a reading of each GPU is stored every so many steps
-_IDLE_STEPS = 12  # exit after so many steps without jobs and without samples from the daemon
+_GPU_STEPS = 2  # a reading of each GPU is stored every N steps
+_IDLE_STEPS = 12  # exit after this many steps without jobs and without samples from the daemon
 _MAX_LINE_BYTES = 1 << 20
 
 GpuValues = tuple[float | None, ...]  # utilization, memory, power, temperature

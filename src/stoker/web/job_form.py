@@ -71,12 +71,12 @@ def _based_on(base: JobSpec, given: Mapping[str, Any], old: CloneSource) -> JobS
         **{key: _as_text(value) for key, value in given.get("env", {}).items()},
     }
     cwd = base.context.cwd if given.get("cwd") else old.context.cwd
-    has_warning = "signal" in given or base.time_limit is None
+    uses_own_signal = "signal" in given or base.time_limit is None
     return base._replace(
         context=old.context._replace(cwd=cwd, env=tuple(sorted(env.items()))),
         grace=base.grace if "grace" in given else old.grace,
         keep_children=base.keep_children if "keep_children" in given else old.keep_children,
-        warn=base.warn if has_warning else old.warn, variables=old.variables,
+        warn=base.warn if uses_own_signal else old.warn, variables=old.variables,
     )  # fmt: skip
 
 

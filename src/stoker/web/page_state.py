@@ -177,8 +177,8 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
             changed_waits[id] = _wait_json(wait, new.at)
         else:
             new.waits[id] = old.waits[id]  # what clients have; small changes add up
-    is_same = (old.gpus, old.counts, old.daemon, old.queue) == (
-        new.gpus, new.counts, new.daemon, new.queue
+    is_same = (old.gpus, old.gpu_error, old.counts, old.daemon, old.queue) == (
+        new.gpus, new.gpu_error, new.counts, new.daemon, new.queue
     )  # fmt: skip
     if is_same and not (changed or removed or sweeps or removed_sweeps or changed_waits):
         return None
@@ -186,6 +186,7 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
         "now": views.iso(new.at),
         "counts": new.counts,
         "gpus": new.gpus,
+        "gpu_error": new.gpu_error,
         "daemon": new.daemon,
         "jobs": [new.job(id) for id in changed],
         "removed": removed,

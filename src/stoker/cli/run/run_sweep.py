@@ -59,7 +59,10 @@ class SweepSource:
         self._failed = 0
         self.stopped: str | None = None  # why no more trials should start
         self.skipped = sum(1 for row in rows if row.state == "done")
-        self._streak: tuple[str, int] = ("", 0)  # the last kind of failure, and how often in a row
+        self._streak: tuple[str, int] = (
+            "",
+            0,
+        )  # the last kind of failure, and how many times in a row
         self._search: SearchClient | None = None
         known = {row.identity for row in rows}
         if spec.method in ADAPTIVE:

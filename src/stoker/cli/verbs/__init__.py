@@ -1,1 +1,1 @@
-"""One command, one file."""
+"""One file for each command, and parts of `log -f`, `--watch` and `sweep`."""

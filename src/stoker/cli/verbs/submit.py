@@ -101,9 +101,8 @@ def run(parsed: Parsed) -> int:
     try:
         started = not spec.held and queue.ensure_daemon()
     finally:
-        _report(
-            queue, parsed, [receipt], started
-        )  # the job is queued even if the daemon cannot start
+        # The job is queued even if the daemon cannot start.
+        _report(queue, parsed, [receipt], started)
     return 0
 
 

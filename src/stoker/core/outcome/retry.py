@@ -6,8 +6,8 @@ from stoker.core.model import Outcome
 from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.record import Record
 
-# How often a lost restartable job is started again. Slurm has the same limit.
-RERUN_CAP = 5
+# How many times a lost restartable job is started again at most. Slurm has the same limit.
+MAX_LOST_RETRIES = 5
 BACKOFF_CAP_SECONDS = 300.0
 
 # How often a job is started again after it ran out of GPU memory (`--on-oom`).
@@ -69,7 +69,7 @@ def judge(
     if cause == "user" or stop_requested:
         return Verdict("cancel", "user", exit_code, signal)
     if cause == "lost":
-        if restartable and attempts <= RERUN_CAP:
+        if restartable and attempts <= MAX_LOST_RETRIES:
             return Verdict("return", cause, None, None, backoff(attempts, base_delay))
         return Verdict("lose", cause, None, None)
     if cause == "gpu_oom" and on_oom is not None:

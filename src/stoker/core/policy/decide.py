@@ -52,7 +52,7 @@ DRAINING = "draining"
 GROUP_LIMIT = "share_full"
 
 _SHORTEST = 10.0  # seconds: shorter jobs have the response ratio of a job of this duration
-# The most jobs of one request group that a decision considers.
+# The maximum number of jobs of one request group that a decision considers.
 MAX_JOBS_PER_GROUP = 16
 
 AnyJob = WaitingJob | ReadyJob

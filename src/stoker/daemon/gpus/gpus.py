@@ -82,5 +82,5 @@ class ChangingGpus(Gpus):
         raise NotImplementedError
 
     def use_only(self, names: dict[str, int] | None) -> None:
-        """Use only these GPUs, with so many slots each; None uses all."""
+        """Use only these GPUs, with this many slots each; None uses all."""
         raise NotImplementedError

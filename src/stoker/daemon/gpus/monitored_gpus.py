@@ -153,7 +153,7 @@ class MonitoredGpus(ChangingGpus):
             self._apply_changes()
 
     def use_only(self, names: dict[str, int] | None) -> None:
-        """Use only these GPUs, with so many slots each; None uses all."""
+        """Use only these GPUs, with this many slots each; None uses all."""
         self._gpu_file_slots = names
         self._apply_changes()
 
