@@ -59,10 +59,8 @@ class SweepSource:
         self._failed = 0
         self.stopped: str | None = None  # why no more trials should start
         self.skipped = sum(1 for row in rows if row.state == "done")
-        self._streak: tuple[str, int] = (
-            "",
-            0,
-        )  # the last kind of failure, and how many times in a row
+        # The last kind of failure, and how many times it occurred in a row.
+        self._streak: tuple[str, int] = ("", 0)
         self._search: SearchClient | None = None
         known = {row.identity for row in rows}
         if spec.method in ADAPTIVE:

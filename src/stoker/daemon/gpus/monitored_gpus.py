@@ -54,9 +54,8 @@ class MonitoredGpus(ChangingGpus):
         self, tag_base: int, use_leases: bool, by_uuid: bool, inherited_uuids: Iterable[str] = ()
     ) -> None:
         super().__init__(())
-        self._inherited_uuids = frozenset(
-            inherited_uuids
-        )  # UUIDs that an enclosing job has leased already
+        # GPUs that an enclosing job has leased already.
+        self._inherited_uuids = frozenset(inherited_uuids)
         self._tag_base = tag_base
         self._use_leases = use_leases
         self._by_uuid = by_uuid
