@@ -36,7 +36,7 @@ def test_cancel_sends_sigterm_to_a_running_job(lab: Lab) -> None:
     facts = lab.job(job)
     assert (facts["state"], facts["cause"], facts["exit_code"]) == ("cancelled", "user", 4)
     assert lab.log(job).endswith("saved\n")
-    assert "[by user]" in lab.ok("ls")
+    assert "[by the user]" in lab.ok("ls")
 
 
 def test_cancel_kills_all_processes_after_the_grace_period(lab: Lab) -> None:
@@ -102,7 +102,7 @@ def test_rerun_is_a_new_job_with_the_same_request(lab: Lab) -> None:
     words = ("-C", "here", "-n", "n", "-T", "t", "-p", "2", "-t", "5m", "echo $A; pwd; exit 1")
     job = lab.submit(*words, A="kept")
     assert lab.wait(job) == 1
-    assert lab.ok("rerun", str(job), A="other") == "1 job submitted again: 1 as 2\n"
+    assert lab.ok("rerun", str(job), A="other") == "job 1 resubmitted as job 2\n"
     assert lab.wait(2) == 1
     assert lab.log(2) == f"kept\n{lab.folder}/here\n"
     same = ("name", "tags", "priority", "time_limit", "argv", "cwd", "gpus", "shell")
@@ -116,8 +116,8 @@ def test_rerun_is_a_new_job_with_the_same_request(lab: Lab) -> None:
 def test_rerun_failed_reruns_each_failed_job_once(lab: Lab) -> None:
     lab.ok("submit", "-f", "-", input="true\nexit 1\nexit 2\n")
     lab.wait()
-    assert lab.ok("rerun", "--failed", "--hold") == "2 jobs submitted again: 2 as 4, 3 as 5\n"
-    assert lab.ok("rerun", "--failed") == "0 jobs submitted again\n"
+    assert lab.ok("rerun", "--failed", "--hold") == "2 jobs resubmitted: 2 as 4, 3 as 5\n"
+    assert lab.ok("rerun", "--failed") == "0 jobs resubmitted\n"
     assert lab.states() == {1: "done", 2: "failed", 3: "failed", 4: "held", 5: "held"}
     refused(lab.run("rerun", "4"), 1, "job 4 is held; only a finished job can be rerun")
 

@@ -77,7 +77,7 @@ def test_log_of_a_job_that_never_started_prints_a_notice(lab: Lab) -> None:
     lab.submit("--after", "1", "true")
     lab.ok("cancel", "1")
     assert lab.run("log", "1").stderr == (
-        "job 1 has no output because it never started: cancelled, by user\n"
+        "job 1 has no output because it never started: cancelled, by the user\n"
     )
     assert lab.run("log", "2").stderr == (
         "job 2 has no output because it never started: cancelled, job 1 was cancelled\n"

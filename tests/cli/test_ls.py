@@ -47,7 +47,7 @@ def test_ls_shows_every_state_in_one_table(lab: Lab) -> None:
         "ID  STATE      TIME GPU  NAME   COMMAND\n"
         "1   done       TIME 0    -      true\n"
         "2   failed     TIME 0    bad    [exit 3] exit 3\n"
-        "3   cancelled  -     (1)  -      [by user] echo 'never  run'\n"
+        "3   cancelled  -     (1)  -      [by the user] echo 'never  run'\n"
         f"4   running    TIME 0,1  train  {gate.wait}\n"
         "5   queued     -     (1)  -      true\n"
         "6   held       -     -    -      true\n"

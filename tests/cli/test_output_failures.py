@@ -79,7 +79,7 @@ def test_rerun_is_printed_on_stderr_when_stdout_fails(lab: Lab) -> None:
     lab.submit("true")
     lab.wait(1)
     code, errors = run_without_stdout(lab, "full", "rerun", "--hold", "1")
-    assert (code, errors.splitlines()[0]) == (NOT_PRINTED, "1 job submitted again: 1 as 2")
+    assert (code, errors.splitlines()[0]) == (NOT_PRINTED, "job 1 resubmitted as job 2")
 
 
 def test_reading_commands_fail_when_stdout_is_closed(lab: Lab) -> None:

@@ -23,7 +23,7 @@ def test_failed_pipeline_is_rerun_in_order(lab: Lab) -> None:
     assert lab.job(third)["cause"] == "dependency"
     (lab.folder / "good").touch()
     again = lab.ok("rerun", "--failed", "--hold")
-    assert again == f"3 jobs submitted again: {first} as 4, {second} as 5, {third} as 6\n"
+    assert again == f"3 jobs resubmitted: {first} as 4, {second} as 5, {third} as 6\n"
     lab.ok("release", "4-6")
     assert lab.wait(4, 5, 6) == 0
     assert (lab.folder / "order").read_text() == "2\n3\n"

@@ -63,6 +63,8 @@ def test_invalid_device_list_is_refused(
 def test_empty_device_list_is_refused(lab: Lab, named: str) -> None:
     refused(lab.run("run", "--devices", named, "true"), 2,
             "`--devices` is empty", "for jobs without a GPU: --gpus 0")  # fmt: skip
+    refused(lab.run("run", "--gpus", "0,1", "true"), 2, "`--gpus`: `0,1` is not an integer",
+            "this option is the number of GPUs; to choose GPUs: --devices 0,1")  # fmt: skip
 
 
 def test_run_respects_cuda_visible_devices(new_lab: Callable[..., Lab]) -> None:

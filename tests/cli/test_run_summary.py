@@ -56,7 +56,7 @@ def test_json_has_the_number_of_jobs_not_started(lab: Lab) -> None:
 def test_cancelled_jobs_do_not_count_as_failed(lab: Lab) -> None:
     code, _, errors = drained(lab, signal.SIGTERM)
     assert code == 130
-    assert "job 1 cancelled: by user  " in errors
+    assert "job 1 cancelled: by the user  " in errors
     assert "0 done, 2 cancelled, 6 not started; continue with --resume; logs" in errors
 
 

@@ -67,6 +67,13 @@ def test_file_in_the_folder_is_not_a_program(lab: Lab) -> None:
     assert lab.states() == {}
 
 
+def test_job_file_without_file_option_is_refused_with_a_hint(lab: Lab) -> None:
+    (lab.folder / "jobs.txt").write_text("python train.py\n")
+    said = "`jobs.txt` is a file in this folder, but not on your PATH"
+    refused(lab.run("submit", "jobs.txt"), 2, said,
+            "to queue each line as a job: stoker submit --file jobs.txt")  # fmt: skip
+
+
 def test_file_that_is_not_executable_is_refused(lab: Lab) -> None:
     (lab.folder / "train.py").write_text(PROGRAM)
     hint = "to run it: stoker submit python ./train.py --lr 1"

@@ -149,7 +149,7 @@ def test_dependency_on_a_failed_job_is_refused(lab: Lab) -> None:
     refused(
         lab.run("submit", "--after", str(first), "true"),
         1,
-        f"job {first} is already failed, so a job after `{first}:ok` never runs",
+        f"job {first} has failed, so a job with --after {first}:ok would never start",
         f"use --after {first}:any, or rerun job {first} first",
     )
     assert list(lab.states()) == [first]

@@ -42,8 +42,11 @@ def test_wait_without_jobs_waits_for_all(lab: Lab) -> None:
     assert (done.returncode, done.stderr) == (0, "all jobs finished\n")
     lab.submit("false")
     done = lab.run("wait", "--all")
-    assert (done.returncode, done.stderr) == (1, "all jobs finished, 1 failed\n")
+    assert (done.returncode, done.stderr) == (1, "all jobs finished: 1 failed\n")
     assert as_json(lab.run("wait", "--json").stdout)["counts"] == {"done": 1, "failed": 1}
+    lab.ok("cancel", str(lab.submit("--hold", "true")))
+    done = lab.run("wait")
+    assert (done.returncode, done.stderr) == (1, "all jobs finished: 1 failed, 1 cancelled\n")
 
 
 def test_wait_without_jobs_ignores_held_jobs(lab: Lab) -> None:

@@ -34,6 +34,8 @@ def test_drained_gpu_takes_no_new_jobs(gpu_lab: GpuLab) -> None:
     assert gpu_lab.wait(*jobs) == 0
     assert gpu_lab.places(*jobs) == [[1], [1], [1]]
     assert [gpu["state"] for gpu in gpu_lab.gpus()] == ["drained", "free"]
+    rows = gpu_lab.ok("status").splitlines()[1:3]
+    assert [row.split()[-1] for row in rows] == ["(drained)", "-"]
 
 
 def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
@@ -48,7 +50,7 @@ def test_jobs_on_a_drained_gpu_finish_and_others_wait_until_it_is_restored(
     assert gpu_lab.wait(runs) == 0
     assert gpu_lab.wait(gpu_lab.submit("true")) == 0
     assert gpu_lab.state(waits) == "queued"
-    assert gpu_lab.ok("gpus", "restore", "0") == "GPU 0 in use again\n"
+    assert gpu_lab.ok("gpus", "restore", "0") == "GPU 0 restored: jobs can start on it\n"
     assert gpu_lab.wait(waits) == 0
 
 

@@ -32,7 +32,7 @@ def test_lost_gpu_stays_in_quarantine_when_it_returns(host: GpuHost, gpu_lab: Gp
     waits = gpu_lab.submit("--gpu-ids", "0", "true")
     assert "in quarantine: GPU is lost" in gpu_lab.why(waits)
     assert gpu_lab.state(waits) == "queued"
-    assert gpu_lab.ok("gpus", "restore", "0") == "GPU 0 in use again\n"
+    assert gpu_lab.ok("gpus", "restore", "0") == "GPU 0 restored: jobs can start on it\n"
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.gpu(0)["state"] == "free"
 

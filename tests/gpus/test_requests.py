@@ -87,7 +87,7 @@ def test_request_is_shown_as_json_and_as_text(lab: GpuLab) -> None:
     assert shown["min_gpu_mem_bytes"] == 30 * GIB
     assert shown["on_oom"] == "bigger"
     assert shown["exclusive"] is False
-    request = "2 GPUs with 20 GiB free, with 30 GiB or more among 0,1,2"
+    request = "2 GPUs, 20 GiB reserved on each, with 30 GiB or more among 0,1,2"
     assert f"GPUs        {request}\n" in lab.ok("show", str(job))
 
 

@@ -75,7 +75,7 @@ def test_cancelled_job_raises_like_a_cancelled_future(here: Lab, gate: Callable[
     here.wait_until(running.running)
     assert waiting.cancel() and running.cancel()
     for handle in (waiting, running):
-        with pytest.raises(concurrent.futures.CancelledError, match="was cancelled: by user"):
+        with pytest.raises(concurrent.futures.CancelledError, match="was cancelled: by the user"):
             handle.result()
         with pytest.raises(concurrent.futures.CancelledError):
             handle.exception()

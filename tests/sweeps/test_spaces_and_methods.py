@@ -74,8 +74,10 @@ def test_random_search_in_a_small_space_yields_every_point() -> None:
 def test_random_search_in_an_infinite_space_needs_a_number_of_trials() -> None:
     spec = sweep("lr=log(1e-5,1)", seed=0)
     assert spec.method == "random"
-    with pytest.raises(UsageError, match="random search needs the number of trials"):
+    with pytest.raises(UsageError, match="`lr` is continuous, so the sweep samples it at random"):
         points(spec)
+    with pytest.raises(UsageError, match="`lr` is continuous, so method lhs needs --trials N"):
+        points(sweep("lr=log(1e-5,1)", method="lhs", seed=0))
     assert len(list(points(spec, 5))) == 5
 
 

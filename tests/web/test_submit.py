@@ -246,7 +246,7 @@ def test_shell_case_statement_is_not_taken_for_gpupeasy_format() -> None:
         ({"command": "echo {lr}", "parameters": {"lr": "log(1"}}, ""),
         (
             {"command": "echo {lr}", "parameters": {"lr": "log(1,2)"}, "method": "random"},
-            "needs the number of trials",
+            "needs --trials N",
         ),
         ({"command": "echo {lr}", "parameters": {"lr": "1"}, "method": "magic"}, "method"),
         ({"command": 'echo "{lr}"', "parameters": {"lr": ["$(id)"]}, "name": "../x"}, "name"),

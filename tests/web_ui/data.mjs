@@ -41,7 +41,7 @@ export const canStart = (one) =>
 function resultOf({ state, cause, detail, exit_code }) {
   if (!['failed', 'cancelled', 'lost'].includes(state)) return '';
   if (cause === 'start_failed') return detail;
-  const text = { gpu_oom: 'out of GPU memory', user: 'by user' }[cause];
+  const text = { gpu_oom: 'out of GPU memory', user: 'by the user' }[cause];
   return text ?? (exit_code === null ? 'no exit record' : `exit ${exit_code}`);
 }
 

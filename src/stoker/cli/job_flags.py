@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.client.job_options import JOB_OPTIONS, file_values, flag_options, flag_values
 from stoker.client.job_specs import JobSpecs, check_foreground
+from stoker.client.option_values import GPU_COUNT, parse_gpu_count
 from stoker.core.formats.command_line import Parsed
 from stoker.core.model import Device, JobSpec
 from stoker.settings import Settings
@@ -14,10 +15,14 @@ if TYPE_CHECKING:
 
 # The jobs of `run` cannot be selected later, so names, tags and priorities have no use there.
 _NOT_FOR_RUN = ("name", "priority", "restartable", "tags", "stdout", "stderr")
+# The GPUs of `run` are chosen with --devices.
+_RUN_GPU_COUNT = GPU_COUNT._replace(parse=lambda text: parse_gpu_count(text, "--devices"))
 
 SUBMIT_FLAGS = flag_options()
 RUN_FLAGS = flag_options(
-    one for one in JOB_OPTIONS if not one.in_queue and one.key not in _NOT_FOR_RUN
+    one._replace(kind=_RUN_GPU_COUNT) if one.key == "gpus" else one
+    for one in JOB_OPTIONS
+    if not one.in_queue and one.key not in _NOT_FOR_RUN
 )
 # `sweep -p` names a parameter, so its --priority has no short form.
 SWEEP_FLAGS = flag_options(

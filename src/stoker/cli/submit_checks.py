@@ -87,8 +87,21 @@ def _meant(words: tuple[str, ...], path: str) -> str:
     name = words[0]
     if os.access(path, os.X_OK):
         return f"to run it: stoker submit ./{name}{rest}"
-    interpreter = _INTERPRETERS.get(name.rpartition(".")[2].lower(), "sh")
-    return f"to run it: stoker submit {interpreter} {name}{rest}"
+    interpreter = _INTERPRETERS.get(name.rpartition(".")[2].lower())
+    if interpreter is None and not rest and _is_list_of_commands(path):
+        return f"to queue each line as a job: stoker submit --file {quote(name)}"
+    return f"to run it: stoker submit {interpreter or 'sh'} {name}{rest}"
+
+
+def _is_list_of_commands(path: str) -> bool:
+    from stoker.core.formats.job_file_kind import other_use
+
+    try:
+        with open(path, "rb") as file:
+            head = file.read(_HEAD_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return False
+    return not head.startswith("#!") and other_use(path, head) is None
 
 
 def misplaced_options(words: list[str]) -> str | None:

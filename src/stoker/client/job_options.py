@@ -56,7 +56,7 @@ class JobOption(Record):
 
 
 JOB_OPTIONS = (
-    JobOption("gpus", "-G --gpus", "N", kinds.COUNT,
+    JobOption("gpus", "-G --gpus", "N", kinds.GPU_COUNT,
               "number of GPUs (default: 1 if this host has GPUs, else 0)"),
     JobOption("gpu_mem", "-M --gpu-mem", "SIZE", kinds.MEMORY,
               "GPU memory to reserve on each GPU, e.g. 20G; auto uses the peak of earlier runs"),
@@ -97,7 +97,7 @@ JOB_OPTIONS = (
     JobOption("retries", "-r --retries", "N", kinds.COUNT,
               "retry up to N times if the job fails, with increasing delays"),
     JobOption("restartable", "--restartable", None, kinds.SWITCH,
-              "run the job again if it was lost in a crash of the host"),
+              "run the job again if it is lost (crash, reboot) or exits with 75"),
     JobOption("begin", "--begin", "TIME", kinds.BEGIN,
               "do not start before: 14:30, +2h, 2026-12-24T18:00", is_single=True, in_queue=True),
     JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "tag to select jobs by; a,b sets two tags",

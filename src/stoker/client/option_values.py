@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 
 from stoker.core.formats.command_line import count, whole_number
 from stoker.core.formats.durations import parse_duration
-from stoker.core.formats.sizes import parse_size
+from stoker.core.formats.sizes import format_size, parse_size
 from stoker.core.model import Dependency
 from stoker.core.record import Record
 from stoker.errors import Error, Invalid, UsageError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ON_OOM = ("bigger", "elsewhere", "alone", "fail")
 _CONDITIONS = ("ok", "any", "notok")
+_MIN_GPU_MEMORY = 1 << 20
 _LIST_OF_GPUS, _HOW_TO_LIST = "be a list of GPUs", "write [0, 2] or UUIDs, each once"
 _LIST_OF_TAGS, _HOW_TO_TAG = "be a string or a list of strings", 'write "baseline" or ["a", "b"]'
 _HOW_TO_PATH = 'write "job.env" or a list of paths'
@@ -61,6 +62,26 @@ def _check_count(value: Any) -> int:
     if number < 0:
         raise Invalid(f"must not be negative, but is {value!r}")
     return number
+
+
+def parse_gpu_count(text: str, chooser: str = "--gpu-ids") -> int:
+    """Parse a number of GPUs. A list such as `0,1` is an error with `chooser` in its hint."""
+    try:
+        return count(text)
+    except Invalid:
+        raise
+    except UsageError as error:
+        if "," not in text:
+            raise
+        hint = f"this option is the number of GPUs; to choose GPUs: {chooser} {text}"
+        raise UsageError(error.message, hint) from None
+
+
+def _check_gpu_count(value: Any) -> int:
+    if isinstance(value, (list, tuple)) or (isinstance(value, str) and "," in value):
+        hint = f"it is the number of GPUs; to choose GPUs: gpu_ids={value!r}"
+        raise _must("be an integer", value, hint)
+    return _check_count(value)
 
 
 def _check_switch(value: Any) -> bool:
@@ -136,6 +157,13 @@ def _parse_positive_size(text: str) -> int:
     size = parse_size(text)
     if not size:
         raise Invalid("must not be 0", "write a size such as 20G")
+    return _check_unit(size, f"did you mean {text.strip()}G?" if text.strip().isdigit() else None)
+
+
+def _check_unit(size: int, hint: str | None) -> int:
+    """Refuse a size that no GPU job can mean, such as 20 bytes: most likely it lacks its unit."""
+    if size < _MIN_GPU_MEMORY:
+        raise UsageError(f"{format_size(size)} is too small", hint or "write a size such as 20G")
     return size
 
 
@@ -147,7 +175,7 @@ def _check_size(value: Any) -> int:
     size = _check_count(value)
     if not size:
         raise Invalid("must not be 0", 'write "20G" or a number of bytes')
-    return size
+    return _check_unit(size, f'did you mean "{size}G"?' if size < 1024 else None)
 
 
 def _check_memory(value: Any) -> int | str:
@@ -369,6 +397,7 @@ def _check_after(value: Any) -> tuple[Any, ...]:
 
 WHOLE = Kind(whole_number, _check_whole)
 COUNT = Kind(count, _check_count)
+GPU_COUNT = Kind(parse_gpu_count, _check_gpu_count)
 SWITCH = Kind(lambda text: True, _check_switch)
 NAME = Kind(filled, lambda value: filled(check_text(value)))
 PATH = Kind(_parse_path, lambda value: _parse_path(check_path(value)))

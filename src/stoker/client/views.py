@@ -30,7 +30,7 @@ CAUSES = {
     "gpu_error": "GPU error",
     "gpu_lost": "its GPU was lost",
     "time_limit": "time limit",
-    "user": "by user",
+    "user": "by the user",
     "requeue": "requeued by the job",
     "stopped_early": "stopped early",
     "sweep": "sweep stopped",

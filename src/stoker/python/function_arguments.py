@@ -25,7 +25,23 @@ def check_calls(
         try:
             signature.bind(*args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{label(function)}(): {error}") from None
+            known = signature.parameters
+            hint = _option_hint(function, {k: v for k, v in kwargs.items() if k not in known})
+            raise TypeError(f"{label(function)}(): {error}{hint}") from None
+
+
+def _option_hint(function: Callable[..., Any], unknown: dict[str, Any]) -> str:
+    """How to set job options, if one of the unknown arguments is the name of one."""
+    from stoker.client.job_options import NAMES
+
+    options = ", ".join(f"{key}={value!r}" for key, value in unknown.items() if key in NAMES)
+    if not options:
+        return ""
+    name = getattr(function, "__name__", "f")
+    return (
+        f"; set job options with @stoker.job({options}) or"
+        f" stoker.job({name}, {options}).submit(...)"
+    )
 
 
 def check_parameters(function: Callable[..., Any], params: Params) -> None:

@@ -18,6 +18,10 @@ from stoker.testing.failpoints import failpoint
 
 # About 15 ms of write lock: the longest that the daemon waits during a large submit.
 CHUNK = 5000
+_ENDED = {
+    "done": "has succeeded", "failed": "has failed", "cancelled": "was cancelled",
+    "lost": "was lost",
+}  # fmt: skip
 
 # In the order of the values in `Submission._row`, which are a tuple because a dict is slower.
 _COLUMNS = (
@@ -175,7 +179,8 @@ def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
         met = is_satisfied(str(state), condition)
         if met is False:
             raise Conflict(
-                f"job {needs} is already {state}, so a job after `{needs}:{condition}` never runs",
+                f"job {needs} {_ENDED[str(state)]}, so a job with --after {needs}:{condition}"
+                " would never start",
                 f"use --after {needs}:any, or rerun job {needs} first",
                 field="after",
             )

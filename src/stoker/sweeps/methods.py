@@ -30,8 +30,10 @@ def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
     if wanted is None and spec.method == "grid":
         spec.space.check_enumerable()
     if wanted is None and spec.method in ("random", "lhs") and spec.space.size.points is None:
+        name = spec.space.infinite_name()
+        how = "the sweep samples it at random and" if spec.method == "random" else "method lhs"
         raise UsageError(
-            f"{spec.method} search needs the number of trials", "for example: --trials 100"
+            f"`{name}` is continuous, so {how} needs --trials N", "for example: --trials 100"
         )
     return islice(_all(spec), wanted)
 

@@ -91,13 +91,16 @@ class Space(Record):
             return None
         return math.prod(size for size in sizes if size is not None)
 
+    def infinite_name(self) -> str:
+        """The name of the first parameter with infinitely many values, which must exist."""
+        return next(axis.names[0] for grid in self.grids for axis in grid if axis.size is None)
+
     def check_enumerable(self) -> int:
         """Return the number of points; raises UsageError if they cannot all be enumerated."""
         count = self.size.points
         if count is None:
-            infinite = next(a for g in self.grids for a in g if a.size is None)
             raise UsageError(
-                f"`{infinite.names[0]}` has infinitely many values, so a grid cannot list them",
+                f"`{self.infinite_name()}` has infinitely many values, so a grid cannot list them",
                 "sample it: --method random --trials 100",
             )
         if count > MAX_GRID_SIZE:

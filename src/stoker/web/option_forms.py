@@ -20,6 +20,7 @@ _NOT_OFFERED = ("env_file",)  # a file in the submitter's folder, which a browse
 _TYPES: dict[kinds.Kind, Any] = {
     kinds.WHOLE: Whole,
     kinds.COUNT: Count,
+    kinds.GPU_COUNT: Count,
     kinds.SWITCH: bool,
     kinds.NAME: str,
     kinds.PATH: str,

@@ -78,7 +78,7 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.equal((await boxes('main section'))[0].top, table, 'a filter does not move the table');
   // A job that its user cancelled is not shown as an error.
   const row = page.locator('[data-id="11"]');
-  assert.match(await row.innerText(), /by user/);
+  assert.match(await row.innerText(), /by the user/);
   assert.equal(await row.locator('.bad-ink').count(), 0);
   await row.focus();
   await page.keyboard.press('r');

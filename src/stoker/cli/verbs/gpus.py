@@ -99,7 +99,9 @@ def _change(queue: Queue, parsed: Parsed) -> int:
             queue.change_device_settings(device.uuid, drained=0, quarantine=None)
         else:
             queue.change_device_settings(device.uuid, slots=slots)
-    done = {"drain": "drained: running jobs finish, no more jobs start", "restore": "in use again",
+    them = "it" if len(devices) == 1 else "them"
+    done = {"drain": "drained: running jobs finish, no more jobs start",
+            "restore": f"restored: jobs can start on {them}",
             "slots": f"set to {plural(slots or 0, 'slot')}"}[action]  # fmt: skip
     names = ", ".join(device.visible for device in devices)
     report_change(as_json(changed=[device.uuid for device in devices]) if parsed["json"] else

@@ -32,8 +32,10 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = _failed(queue, parsed.words) if parsed["failed"] else _finished(queue, parsed.words)
     new = with_start_notice(queue, lambda: queue.rerun(ids, bool(parsed["hold"])))
+    if len(new) == 1:
+        return print_change(parsed, f"job {ids[0]} resubmitted as job {new[0]}", jobs=new)
     pairs = ", ".join(f"{old} as {job}" for old, job in list(zip(ids, new, strict=True))[:_SHOWN])
-    text = f"{plural(len(new), 'job')} submitted again" + (f": {pairs}" if pairs else "")
+    text = f"{plural(len(new), 'job')} resubmitted" + (f": {pairs}" if pairs else "")
     return print_change(parsed, text, jobs=new)
 
 

@@ -58,7 +58,8 @@ VERB = Verb(
         (
             ("stoker run --devices 0,1 jobs.txt", ""),
             ("stoker run --devices 0,0,1 --resume jobs.txt", "two jobs at a time on GPU 0"),
-            ("stoker run --devices 0,1 sweep.toml", "a sweep; run again, only missing trials"),
+            ("stoker run --devices 0,1 sweep.toml",
+             "a sweep; a second run starts only the missing trials"),
             ("tail -f -n 0 queue | stoker run --devices 0,1 -", "run lines appended to a file"),
             ("stoker run python train.py", "one command: prints its output, returns its exit code"),
         ),

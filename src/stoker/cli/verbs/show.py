@@ -131,7 +131,7 @@ def _gpus(row: JobRow) -> str:
     if not row.gpus:
         return "none"
     devices = ", ".join(map(str, views.devices_of(row)))
-    words = needs(row.request)
+    words = needs(row.request, is_reserved=True)
     if words == plural(row.gpus, "GPU"):
         words = str(row.gpus)
     return words + (f" (GPU {devices})" if devices else "")

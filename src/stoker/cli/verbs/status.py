@@ -16,6 +16,7 @@ from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.discovery import has_driver
 from stoker.store import job_queries, meta
+from stoker.store.device_settings import device_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,8 +81,9 @@ def _devices(
         for gpu in gpus:
             cells = [(elapsed(job, now), _line(job)) for job in gpu.jobs]
             cells += [("-", f"({words})") for words in gpu.others_words()]
-            if not cells:
-                cells = [("-", "-" if gpu.closed is None else f"({gpu.closed})")]
+            if gpu.closed is not None and (gpu.jobs or not cells):
+                cells.append(("-", f"({gpu.closed})"))
+            cells = cells or [("-", "-")]
             facts = (gpu.device.visible, gpu.device.model, gpu.memory_words(), gpu.load_words())
             rows.append((*facts, *cells[0]))
             rows += [("", "", "", "", *cell) for cell in cells[1:]]
@@ -90,10 +92,14 @@ def _devices(
             text = f"{text}\n{error}".strip()
         return tuple(gpu.device for gpu in gpus), text
     devices = queue.devices()
+    drained = {uuid for uuid, is_drained, *_ in device_settings(queue.db) if is_drained}
     rows = []
     for device in devices:
         jobs = [job for job in active if device.number in job.devices]
-        cells = [(elapsed(job, now), _line(job)) for job in jobs] or [("-", "-")]
+        cells = [(elapsed(job, now), _line(job)) for job in jobs]
+        if device.uuid in drained:
+            cells.append(("-", "(drained)"))
+        cells = cells or [("-", "-")]
         rows += [(device.visible, device.model or "-", *cell) for cell in cells]
     return devices, table(("GPU", "MODEL", "TIME", "JOB"), rows) if rows else ""
 

@@ -244,7 +244,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         print_json(dry_run=jobs)
         return 0
     for spec in specs:
-        kind = f"{spec.context.shell} -c" if spec.shell else "exec"
+        kind = f"{spec.context.shell} -c" if spec.shell else "no shell"
         command = printable(display(spec.argv, spec.shell))
         print(f"{printable(_in_words(spec))}  {kind}  {command}")
     notice(f"{plural(len(specs), 'job')}, none queued (--dry-run)")

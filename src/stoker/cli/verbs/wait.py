@@ -35,6 +35,7 @@ VERB = Verb(
     )  # fmt: skip
 
 # Held jobs never finish by themselves; they are waited for only if selected.
+_UNSUCCESSFUL = ("failed", "cancelled", "lost")
 _CAN_CHANGE = ("queued", "starting", "running", "stopping")
 
 
@@ -101,12 +102,12 @@ def _active(queue: Queue) -> int:
 
 def _all_code(queue: Queue, parsed: Parsed) -> int:
     counts = job_queries.counts(queue.db)
-    bad = sum(counts.get(state, 0) for state in ("failed", "cancelled", "lost"))
+    bad = [f"{counts[state]} {state}" for state in _UNSUCCESSFUL if counts.get(state)]
     if parsed["json"]:
         print_json(counts=counts)
     elif not parsed["quiet"]:
-        notice("all jobs finished" + (f", {bad} failed" if bad else ""))
-    return int(bad > 0)
+        notice("all jobs finished" + (f": {', '.join(bad)}" if bad else ""))
+    return int(bool(bad))
 
 
 def code_of(row: JobRow) -> int:

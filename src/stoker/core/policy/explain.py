@@ -106,10 +106,13 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
     return [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)], True
 
 
-def needs(request: Request) -> str:
-    """Return a request in words."""
+def needs(request: Request, *, is_reserved: bool = False) -> str:
+    """Return a request in words. `is_reserved`: its memory as a reservation, not as a condition."""
     words = plural(request.gpus, "GPU")
-    if request.memory is not None:
+    if request.memory is not None and is_reserved:
+        each = " on each" if request.gpus > 1 else ""
+        words += f", {format_size(request.memory)} reserved{each}"
+    elif request.memory is not None:
         words += f" with {format_size(request.memory)} free"
     elif request.is_auto:
         words += " (no memory estimate yet)"
