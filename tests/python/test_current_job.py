@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,6 +101,21 @@ def test_metrics_are_complete_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert first.pop("at") > 0
     assert first == {"attempt": 2, "step": 3, "loss": 0.25, "note": "warm", "ok": True}
     assert math.isnan(second["loss"]) and second["val/acc"] == 1 and "step" not in second
+
+
+def test_metrics_can_be_given_as_a_dict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "metrics.jsonl"
+    monkeypatch.setenv("STOKER_METRICS", str(path))
+    current_job.log({"loss": 0.5, "val/acc": 1}, step=3, lr=0.1)
+    current_job.log({"loss": 0.4, "step": 4})
+    line, second = map(json.loads, path.read_text().splitlines())
+    assert (second["step"], second["loss"]) == (4, 0.4)
+    assert (line["step"], line["loss"], line["val/acc"], line["lr"]) == (3, 0.5, 1, 0.1)
+    untyped: Any = current_job.log
+    with pytest.raises(TypeError, match="a dict or keywords, not 3"):
+        untyped(3)
+    with pytest.raises(TypeError, match="'1' is not a valid metric name"):
+        untyped({1: 2})
 
 
 def test_numpy_scalars_are_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

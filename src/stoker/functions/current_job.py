@@ -22,6 +22,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from typing import Any, NoReturn, SupportsFloat
 
@@ -102,20 +103,33 @@ class CurrentJob:
         """The end of the time limit in seconds since the epoch; None without a limit."""
         return _number("STOKER_DEADLINE")
 
-    def log(self, *, step: SupportsFloat | None = None, **metrics: object) -> None:
-        """Report metrics: `run.log(loss=0.3, step=10)`. One line, written atomically.
+    def log(
+        self,
+        values: Mapping[str, object] | None = None,
+        /,
+        *,
+        step: SupportsFloat | None = None,
+        **metrics: object,
+    ) -> None:
+        """Report metrics: `stoker.log(loss=0.3, step=10)` or `stoker.log({"loss": 0.3}, step=10)`.
 
-        Values are numbers, booleans or strings; NumPy and PyTorch scalars count as numbers. Raises
-        TypeError for other values and for invalid names.
+        Writes one line, atomically. Values are numbers, booleans or strings; NumPy and PyTorch
+        scalars count as numbers. Raises TypeError for other values and for invalid names.
         """
+        if values is not None:
+            if not hasattr(values, "keys"):
+                raise TypeError(f"log() takes a dict or keywords, not {values!r}")
+            metrics = {**values, **metrics}
+        given = metrics.pop("step", None)  # in the dict
+        step_value = given if step is None else step
         line: dict[str, object] = {"at": time.time(), "attempt": self.attempt}
-        if step is not None:
-            line["step"] = _plain("step", step)
+        if step_value is not None:
+            line["step"] = _plain("step", step_value)
             if isinstance(line["step"], str):
-                raise TypeError(f"step is the string {step!r}, not a number")
+                raise TypeError(f"step is the string {step_value!r}, not a number")
         for name, value in metrics.items():
-            if not can_name(name):
-                raise TypeError(f"{name[:40]!r} is not a valid metric name")
+            if not isinstance(name, str) or not can_name(name):
+                raise TypeError(f"{str(name)[:40]!r} is not a valid metric name")
             line[name] = _plain(name, value)
         logged.update(metrics)
         path = os.environ.get("STOKER_METRICS")
@@ -207,9 +221,15 @@ def _on_warning(number: int, frame: object) -> None:
     _was_warned = True
 
 
-def log(*, step: SupportsFloat | None = None, **metrics: object) -> None:
+def log(
+    values: Mapping[str, object] | None = None,
+    /,
+    *,
+    step: SupportsFloat | None = None,
+    **metrics: object,
+) -> None:
     """`current().log(...)`: report metrics, for example `stoker.log(loss=0.3, step=10)`."""
-    _CURRENT.log(step=step, **metrics)
+    _CURRENT.log(values, step=step, **metrics)
 
 
 def should_stop() -> bool:
