@@ -31,10 +31,10 @@ STATES = (*WAITING, *ACTIVE, *FINAL)
 EVENTS = {
     "hold": "a user holds the job",
     "release": "a user releases the job",
-    "claim": "devices are assigned and the runner is asked to start the job",
+    "claim": "GPUs are assigned and the runner is asked to start the job",
     "begin": "the process of the job exists",
-    "return": "the job was provably never started, or it runs again",
-    "stop": "the job is cancelled or out of time: its processes are being stopped",
+    "return": "the job goes back to the queue: it never started, or it is retried or requeued",
+    "stop": "a user cancelled the job; its processes are being stopped",
     "succeed": "the job exited with code 0",
     "fail": "the job failed and no retry is left",
     "cancel": "a user cancelled the job, or a dependency was not met",

@@ -43,8 +43,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="hog",
         description="Hog them GPUs! Run many jobs on multiple GPUs. No root access required!",
-        epilog="Ctrl-C and SIGTERM terminate the jobs; SIGUSR1 lets running jobs finish and starts "
-        "no others. The exit code is the number of failed jobs, or 101 if more than 100 failed.",
+        epilog="The first Ctrl-C reaches the jobs; the second, or SIGTERM, sends them SIGTERM. "
+        "SIGUSR1 lets running jobs finish and starts no others. The exit code is the number of "
+        "failed jobs, or 101 if more than 100 failed.",
     )
     jobs = parser.add_mutually_exclusive_group(required=True)
     jobs.add_argument("--job_file", metavar="FILE", help="file to read jobs from, one per line")

@@ -4,9 +4,10 @@ The daemon, `stoker why`, forecasts and `stoker simulate` all use it. Waiting jo
 
 1. priority,
 2. fair share: the group with the fewest GPUs in use comes first,
-3. highest response ratio next (HRRN): waiting time divided by expected duration. Short jobs
-   overtake long ones, but the ratio of a long job grows while it waits. Jobs that waited longer
-   than `Rules.patience` come before all others, first come, first served,
+3. highest response ratio next (HRRN): waiting time divided by expected duration. Within
+   the same priority and fair-share group, short jobs overtake long ones, but the ratio of a long
+   job grows while it waits. Jobs that waited longer than `Rules.patience` come before all others
+   of the group, first come, first served,
 4. first come, first served.
 
 Jobs are placed in this order with EASY backfill (Lifka, 1995). The first job that does not fit
@@ -49,7 +50,7 @@ NO_CPU_SLOT = "no_cpu_slot"
 RESERVED = "reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
-GROUP_LIMIT = "share_full"
+GROUP_LIMIT = "group_limit"
 
 _SHORTEST = 10.0  # seconds: shorter jobs have the response ratio of a job of this duration
 # The maximum number of jobs of one request group that a decision considers.
