@@ -185,7 +185,8 @@ def test_quiet_prints_only_the_id_and_json_a_list(lab: Lab) -> None:
 def test_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     (lab.folder / "a b.py").touch()
     done = lab.run("submit", "--dry-run", "-G2", "-t", "90", "python3", "a b.py")
-    assert (done.returncode, done.stdout) == (0, "2 GPUs, at most 1h30m  exec  python3 'a b.py'\n")
+    shown = "2 GPUs, at most 1h30m  no shell  python3 'a b.py'\n"
+    assert (done.returncode, done.stdout) == (0, shown)
     assert done.stderr == "1 job, none queued (--dry-run)\n"
     shell = lab.run("submit", "--dry-run", "echo $HOME")
     assert shell.stdout == "1 GPU  /bin/sh -c  echo $HOME\n"
