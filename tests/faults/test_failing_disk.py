@@ -73,10 +73,11 @@ def test_new_daemon_waits_for_ends_that_only_the_runner_knows(new_lab: Callable[
     limit_writes(runner, "0")
     go.touch()
     lab.wait_until(lambda: not lab.processes())
+    # The next daemon inherits the limit and cannot write its log.
+    lab.wait_until(lambda: "cannot be recorded" in (lab.state_dir / "daemon.log").read_text())
     first = lab.daemon_pid()
     lab.kill_daemon()
     lab.wait_until(lambda: lab.daemon_pid() not in (None, first))
-    lab.wait_until(lambda: "cannot be recorded" in (lab.state_dir / "daemon.log").read_text())
     assert lab.state(job) == "running"
     limit_writes(runner, "unlimited")
     assert lab.wait(job) == 7
