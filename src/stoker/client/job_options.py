@@ -8,8 +8,11 @@ JOB_OPTIONS. To add an option, add it there, and then:
                         store/reruns.py
     static types        `Options` (python/options.py), for editors
     in sweep files      RESOURCES (sweeps/spec.py)
-    in the web UI       an input: frontend/src/screens/submit-fields.tsx
-    shown               JobRow (store/job_queries.py), client/views.py
+    in the web UI       an input (frontend/src/screens/submit-fields.tsx) and its label (words.ts);
+                        in clones: store/clone_source.py, web/job_form.py, submit-clone.ts;
+                        for a new kind of value: web/option_forms.py
+    shown               JobRow (store/job_queries.py), client/views.py; in a dry run:
+                        cli/verbs/submit.py, web/job_form.py
     used by the daemon  ReadyJob (core/model.py, store/ready_jobs.py)
     used by the runner  daemon/launch_order.py, supervisor/messages.py
 

@@ -52,7 +52,7 @@ def processes_by_attempt(
     table: dict[int, Process] | None = None,
     cgroups: Mapping[int, int] = {},
 ) -> dict[int, list[Process]]:
-    """The running processes of each attempt of a store, from one pass over the process table.
+    """The running processes of each attempt of a queue, from one pass over the process table.
 
     `root`: the subreaper that is the ancestor of all of them; other processes are not considered.
     None if it may be dead. `cgroups`: attempts by PID.

@@ -134,7 +134,7 @@ def kill_attempt(base: int, attempt: int) -> list[Process]:
 
 
 def kill_all(base: int, timeout: float = _TIMEOUT_SECONDS) -> list[Process]:
-    """End every process of every attempt of a store; returns the survivors."""
+    """End every process of every attempt of a queue; returns the survivors."""
     return kill(base, None, lambda: all_processes(base), timeout)
 
 
