@@ -21,7 +21,7 @@ _DELAY_SECONDS = 1.0
 
 
 class JobCgroups:
-    """The cgroups of the attempts of one queue, `stoker-BASE/ATTEMPT` below a runner's own cgroup."""
+    """The cgroups of attempts of one queue: `stoker-BASE/ATTEMPT` below a runner's own cgroup."""
 
     def __init__(self, places: list[str]) -> None:
         self._places = places  # oldest first; new attempts use the last
