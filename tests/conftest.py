@@ -30,3 +30,8 @@ def new_lab(tmp_path: Path) -> Iterator[Callable[..., Lab]]:
 def lab(new_lab: Callable[..., Lab]) -> Lab:
     """A lab with two simulated GPUs."""
     return new_lab(devices=2)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Start the longest tests first, so that no worker is left with them at the end."""
+    items.sort(key=lambda item: "tests/simulation/test_seeds.py" not in item.nodeid)
