@@ -176,13 +176,21 @@ class Lab:
         if base is not None:
             kill_processes.kill_all(base, timeout=5)
             JobCgroups.load(str(self.state_dir)).close()
-        mark = os.fsencode(f"STOKER_STATE_DIR={self.state_dir}\0")
+        killed: set[int] = set()
+        while new := self._kill_by_environment() - killed:  # they may fork during the scan
+            killed |= new
+
+    def _kill_by_environment(self) -> set[int]:
+        """Kill the processes that were started for this state folder; returns their PIDs."""
+        mark, killed = os.fsencode(f"STOKER_STATE_DIR={self.state_dir}\0"), set()
         for entry in os.listdir("/proc"):
             try:
                 if entry.isdigit() and mark in Path(f"/proc/{entry}/environ").read_bytes():
                     os.kill(int(entry), signal.SIGKILL)
+                    killed.add(int(entry))
             except OSError:
                 continue
+        return killed
 
     # -- waiting -------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compat.gpupeasy_lab import PeasyLab
 from tests.gpus.conftest import host, new_host, nvml_library
 from tests.helpers import Gate
 from tests.lab import Lab
@@ -66,3 +67,13 @@ def new_compat_lab(tmp_path: Path) -> Iterator[Callable[..., CompatLab]]:
     yield make
     for lab in labs:
         lab.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeasyLab]:
+    """GPUPeasy's two servers for all tests of a module that do not change them."""
+    lab = PeasyLab(tmp_path_factory.mktemp("shared"))
+    lab.serve()
+    lab.show()
+    yield lab
+    lab.close()

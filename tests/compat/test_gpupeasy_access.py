@@ -194,15 +194,6 @@ def test_foreign_host_header_is_refused(shared: PeasyLab, host: str) -> None:
         assert answer.startswith(b"HTTP/1.1 403 "), answer
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeasyLab]:
-    lab = PeasyLab(tmp_path_factory.mktemp("shared"))
-    lab.serve()
-    lab.show()
-    yield lab
-    lab.close()
-
-
 def test_request_with_two_or_no_host_headers_is_refused(shared: PeasyLab) -> None:
     host = f"Host: 127.0.0.1:{shared.port}\r\n"
     for head in (host * 2, "", f"{host}Host: evil\r\n"):

@@ -23,15 +23,6 @@ def lab(tmp_path: Path) -> Iterator[PeasyLab]:
     lab.close()
 
 
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PeasyLab]:
-    lab = PeasyLab(tmp_path_factory.mktemp("shared"))
-    lab.serve()
-    lab.show()
-    yield lab
-    lab.close()
-
-
 @pytest.mark.parametrize("module", [devices, files, forms])
 def test_docstring_examples_are_correct(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0

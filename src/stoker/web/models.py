@@ -113,7 +113,7 @@ class ErrorAnswer(Answer):
     error: ErrorText
 
 
-class CardRef(BaseModel):
+class GpuRef(BaseModel):
     index: int
     uuid: str
 
@@ -154,7 +154,7 @@ class Job(BaseModel):
     gpu_memory_peak_bytes: int | None
     gpu_use_percent: float | None
     gpu_energy_joules: float | None
-    devices: list[CardRef]
+    devices: list[GpuRef]
     priority: int
     tags: list[str]
     group: str | None
