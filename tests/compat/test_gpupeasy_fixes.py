@@ -351,6 +351,23 @@ def test_failed_job_can_be_rerun_with_a_new_output_file(lab: PeasyLab) -> None:
     assert lab.post("/rerunjob/99")["status"] == "failed"
 
 
+def test_output_file_with_percent_j_keeps_its_name(lab: PeasyLab) -> None:
+    lab.serve()
+    for out in ("out-%j.txt", str(lab.work / "50%%j %J.txt")):
+        job = lab.add("echo", "text", outFile=out)
+        lab.wait_for("Succeeded", job)
+        again = lab.post(f"/rerunjob/{job}")["jobID"]
+        lab.wait_for("Succeeded", again)
+        assert [lab.info(id)["outFile"] for id in (job, again)] == [out, f"{out}.2"]
+        assert [(lab.work / f"{out}{end}").read_text() for end in ("", ".2")] == ["text\n"] * 2
+        assert lab.get(f"/joblog/{job}")["value"] == "text\n"
+    assert len(list(lab.work.iterdir())) == 4
+    env = {"STOKER_STATE_DIR": str(lab.state_dir)}
+    own = int(lab.ok("submit", "-q", "-o", str(lab.work / "own-%j"), "echo own", **env))
+    lab.wait_for("Succeeded", own)
+    assert (lab.work / f"own-{own}").read_text() == "own\n"
+
+
 def test_checkpoint_job_is_restarted_when_it_exits_with_75(lab: PeasyLab) -> None:
     lab.serve()
     script = (

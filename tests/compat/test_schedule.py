@@ -447,6 +447,12 @@ def test_minus_means_the_stdout_of_schedule_instead_of_a_file(
     assert not (lab.folder / "-").exists()
 
 
+def test_output_file_with_percent_j_keeps_its_name(lab: Lab) -> None:
+    lab.ok("sh -c 'echo out; echo err >&2'", "-o", "out-%j", "-e", "err-%j")
+    assert (lab.folder / "out-%j").read_text() == "out\n"
+    assert (lab.folder / "err-%j").read_text() == "err\n"
+
+
 def test_task_runs_without_a_shell(lab: Lab) -> None:
     assert lab.ok("echo '$HOME  x' ; *\n\n y").endswith("$HOME  x ; * y\n")
 

@@ -32,6 +32,7 @@ from stoker.daemon.interfaces import EventListener, Host
 from stoker.settings import Settings, load_settings
 from stoker.store.database import open_temporary
 from stoker.store.meta import tag_base
+from stoker.store.output_columns import literal_path
 from stoker.store.submit import Submission
 from stoker.supervisor.regular_files import open_for_output
 
@@ -260,7 +261,10 @@ def _interrupt(group: int) -> None:
 
 
 def _absolute(path: str | None, cwd: str) -> str | None:
-    return path if path is None or path == INHERIT else os.path.join(cwd, path)
+    """The path as it is stored; in the original tools, `%j` in it has no meaning."""
+    if path is None or path == INHERIT:
+        return path
+    return literal_path(os.path.join(cwd, path))
 
 
 def _report_failed_start(job: Job, cwd: str, detail: str) -> None:

@@ -38,6 +38,7 @@ from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import changes, edits, job_queries, meta, named_devices
 from stoker.store.job_queries import JobRow
+from stoker.store.output_columns import literal_path
 from stoker.store.submit import Submission
 from stoker.supervisor.logs import job_folder
 
@@ -227,7 +228,7 @@ class Service:
             JobSpec(
                 job.argv, context, False, Request(gpus=1), job.name, job.priority,
                 retries=job.retries, restartable=job.restartable,
-                stdout=os.path.join(context.cwd, ".", job.out),
+                stdout=literal_path(os.path.join(context.cwd, ".", job.out)),
             )
             for job in submissions
         ]  # fmt: skip
@@ -323,7 +324,7 @@ class Service:
         """Copy a job with its folder and environment; held until its output file is set."""
         now = self._now()
         new = changes.rerun(self._db, [id], now, held=True)[0]
-        edits.edit(self._db, new, {"stdout": to_bytes(out)}, now)
+        edits.edit(self._db, new, {"stdout": to_bytes(literal_path(out))}, now)
         changes.release(self._db, [new], now)
         return new
 
