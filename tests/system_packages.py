@@ -2,9 +2,9 @@
 
     python3 tests/system_packages.py
 
-As root, installs missing packages through apt. Otherwise prints the command that installs them;
-tests that need them are skipped, and with CI=true they fail. Uses only the standard library,
-because it runs before an environment exists.
+As root, installs missing packages through apt and starts none of their services. Otherwise prints
+the command that installs them; tests that need them are skipped, and with CI=true they fail. Uses
+only the standard library, because it runs before an environment exists.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import NamedTuple
 
+POLICY = "/usr/sbin/policy-rc.d"
 _VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -30,7 +33,8 @@ class Need(NamedTuple):
 
 def needs() -> list[Need]:
     """All system requirements of the tests."""
-    programs = ("unshare", "prlimit", "setsid", "setpriv")
+    programs = ("unshare", "nsenter", "prlimit", "setsid", "setpriv")
+    slurm = ("munge", "slurmctld", "slurmd", "slurm-client")
     return [
         Need(
             "Python's ensurepip",
@@ -39,6 +43,9 @@ def needs() -> list[Need]:
         ),
         Need("a C compiler", ("gcc", "libc6-dev"), shutil.which("cc") is not None),
         Need("namespaces and limits", ("util-linux",), all(map(shutil.which, programs))),
+        Need("host names", ("hostname",), shutil.which("hostname") is not None),
+        Need("network interfaces", ("iproute2",), shutil.which("ip") is not None),
+        Need("Slurm", slurm, all(map(shutil.which, ("munged", "slurmctld", "slurmd", "sbatch")))),
         Need("mount", ("mount",), shutil.which("mount") is not None),
         Need("file systems in files", ("e2fsprogs",), shutil.which("mkfs.ext4") is not None),
         Need("a browser", ("chromium", "fonts-dejavu-core"), browser() is not None),
@@ -84,10 +91,30 @@ def _install(wanted: list[Need]) -> None:
     """Install each need separately, so that a package that does not exist affects only itself."""
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-qq"], env=env, stdin=subprocess.DEVNULL)
-    for need in wanted:
-        print(f"installing {need.what}: {' '.join(need.packages)}", flush=True)
-        words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *need.packages]
-        subprocess.run(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    with services_not_started():
+        for need in wanted:
+            print(f"installing {need.what}: {' '.join(need.packages)}", flush=True)
+            words = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", *need.packages]
+            subprocess.run(words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+@contextmanager
+def services_not_started() -> Iterator[None]:
+    """Packages do not start their services during the block: the tests start their own.
+
+    Debian's packages ask the program policy-rc.d; 101 means that the action is not allowed.
+    """
+    try:
+        file = os.open(POLICY, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o755)
+    except OSError:  # the administrator has a policy already
+        yield
+        return
+    with open(file, "w") as policy:
+        policy.write("#!/bin/sh\nexit 101\n")
+    try:
+        yield
+    finally:
+        os.unlink(POLICY)
 
 
 def main() -> int:
