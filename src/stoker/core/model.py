@@ -37,6 +37,9 @@ class Request(Record):
     min_memory: int | None = None  # bytes that a GPU must have in total
     is_auto: bool = False  # memory from the command profile; a slot while there is no estimate
     avoid: tuple[str, ...] = ()  # GPUs where it ran out of memory; used only if no others qualify
+    backend: str = ""  # where it runs; "": on this host
+    nodes: int = 1  # the other values are for each node
+    options: tuple[str, ...] = ()  # K=V for the engine of the backend
 
 
 GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 HELD = "held"
 QUEUED = "queued"
+SUBMITTED = "submitted"
 STARTING = "starting"
 RUNNING = "running"
 STOPPING = "stopping"
@@ -23,7 +24,7 @@ CANCELLED = "cancelled"
 LOST = "lost"
 
 WAITING = (HELD, QUEUED)
-ACTIVE = (STARTING, RUNNING, STOPPING)
+ACTIVE = (SUBMITTED, STARTING, RUNNING, STOPPING)
 FINAL = (DONE, FAILED, CANCELLED, LOST)
 STATES = (*WAITING, *ACTIVE, *FINAL)
 
@@ -32,6 +33,7 @@ EVENTS = {
     "hold": "a user holds the job",
     "release": "a user releases the job",
     "claim": "GPUs are assigned and the runner is asked to start the job",
+    "submit": "the job is handed to a backend, which starts it when it has room",
     "begin": "the process of the job exists",
     "return": "the job goes back to the queue: it never started, or it is retried or requeued",
     "stop": "a user cancelled the job; its processes are being stopped",
@@ -45,7 +47,8 @@ _ENDS = {"return": QUEUED, "succeed": DONE, "fail": FAILED, "cancel": CANCELLED,
 
 TABLE: dict[str, dict[str, str]] = {
     HELD: {"release": QUEUED, "cancel": CANCELLED},
-    QUEUED: {"hold": HELD, "claim": STARTING, "cancel": CANCELLED},
+    QUEUED: {"hold": HELD, "claim": STARTING, "submit": SUBMITTED, "cancel": CANCELLED},
+    SUBMITTED: {"begin": RUNNING, "stop": STOPPING, **_ENDS},
     STARTING: {"begin": RUNNING, "stop": STOPPING, **_ENDS},
     RUNNING: {"stop": STOPPING, **_ENDS},
     STOPPING: dict(_ENDS),

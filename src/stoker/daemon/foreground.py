@@ -112,11 +112,31 @@ class Foreground:
     def running(self) -> int:
         return len(self._loop.running)
 
-    def stop(self, job: int, grace: float | None = None) -> None:
-        """Send SIGTERM to a running job, and SIGKILL after its grace period."""
+    def stop(self, job: int, grace: float | None = None, reason: str = "user") -> bool:
+        """Send SIGTERM to a running job, and SIGKILL after its grace period.
+
+        Returns whether the job was running.
+        """
         for attempt, live in self._loop.running.items():
             if live.id == job:
-                self._parent.stop(attempt, "user", grace)
+                self._parent.stop(attempt, reason, grace)
+                return True
+        return False
+
+    def running_jobs(self) -> list[int]:
+        return [job.id for job in self._loop.running.values()]
+
+    def withdraw(self, job: int) -> bool:
+        """Cancel a job that waits in the database of the run; False if it does not wait."""
+        from stoker.store.dependencies import cancel_waiting
+
+        self._loop.commit_now()
+        with self._db.transaction():
+            is_withdrawn = cancel_waiting(self._db, job, "user", time.time())
+        if is_withdrawn:
+            self._unfinished -= 1
+            self._loop.queue_changed()
+        return is_withdrawn
 
     def devices_changed(self) -> None:
         """Decide again: a device may have become free."""

@@ -12,7 +12,7 @@ from stoker.daemon.launch_order import OrderMaker
 from stoker.daemon.loop_state import LoopState
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
-from stoker.store import meta
+from stoker.store import attempts, meta
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
@@ -57,7 +57,7 @@ class JobStarter:
         self._clock = clock
         self._next_attempt = next_attempt
         self._reserved = 0  # ids below this may be used: the reservation is committed
-        self._reserving = 0
+        self._reserving: range | None = None
         self._orders: list[tuple[Order, Context, Lease]] = []  # claimed, not yet launched
         self.limits: dict[str, int] = {}  # running jobs allowed, by fair-share group
         self.is_draining = False
@@ -123,8 +123,10 @@ class JobStarter:
     def _reserve_ids(self) -> bool:
         """Reserve more attempt ids when few are left; False when none may be used yet."""
         if self._next_attempt + _ATTEMPTS_RESERVED // 2 > self._reserved and self._waiting:
-            self._reserving = self._next_attempt + _ATTEMPTS_RESERVED
-            meta.set_meta(self._db, "next_attempt", self._reserving)
+            # Drivers of backends take ids too, so the blocks of this process have gaps.
+            first = max(self._next_attempt, attempts.next_attempt(self._db))
+            self._reserving = range(first, first + _ATTEMPTS_RESERVED)
+            meta.set_meta(self._db, "next_attempt", self._reserving.stop)
             self._state.claims_wait = True  # the ids may be used after the commit
             return self._next_attempt < self._reserved
         return True
@@ -167,10 +169,13 @@ class JobStarter:
 
     def committed(self) -> None:
         """The claims are in the database, and so is the reservation of ids."""
-        self._reserved = max(self._reserved, self._reserving)
+        if self._reserving is not None:
+            self._next_attempt, self._reserved = self._reserving.start, self._reserving.stop
+            self._reserving = None
 
     def rolled_back(self) -> None:
         """The claims of this tick did not happen."""
+        self._reserving = None
         for order, _, lease in self._orders:
             del self._running[order.attempt]
             lease.close()

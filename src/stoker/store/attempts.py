@@ -117,13 +117,17 @@ def record_start(
         " WHERE id = ?",
         (pid or None, pid_started or None, at, mono, attempt),
     )
-    db.execute("UPDATE jobs SET state = 'running' WHERE attempt = ? AND state = 'starting'"
-               " AND id = (SELECT job FROM attempts WHERE id = ?)", (attempt, attempt))  # fmt: skip
+    db.execute(
+        "UPDATE jobs SET state = 'running' WHERE attempt = ?1 AND state IN ('submitted', 'starting')"
+        " AND id = (SELECT job FROM attempts WHERE id = ?1)",
+        (attempt,),
+    )
 
 
 def mark_stopping(db: Database, job: int) -> None:
     db.execute(
-        "UPDATE jobs SET state = 'stopping' WHERE id = ? AND state IN ('starting', 'running')",
+        "UPDATE jobs SET state = 'stopping' WHERE id = ?"
+        " AND state IN ('submitted', 'starting', 'running')",
         (job,),
     )
 
@@ -228,13 +232,13 @@ def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0
 
 
 def open_attempts(db: Database) -> list[OpenAttempt]:
-    """Return all attempts that the database shows as active."""
+    """Return all attempts on this host that the database shows as active."""
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
         " j.stop_requested FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
-        f" WHERE j.state IN ({_ACTIVE}) ORDER BY a.id"
+        f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
     ).fetchall()
     found = []
     for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
@@ -267,6 +271,6 @@ def stop_requests(db: Database) -> list[tuple[int, float | None]]:
     """Return (job, grace period of the job) of active jobs that a user wants to stop."""
     rows = db.execute(
         "SELECT id, grace FROM jobs INDEXED BY jobs_stopping WHERE stop_requested IS NOT NULL"
-        " AND state IN ('starting', 'running', 'stopping')"
+        f" AND state IN ({_ACTIVE})"
     )
     return rows.fetchall()

@@ -10,11 +10,12 @@ from collections.abc import Iterable
 
 from stoker.core.formats.byte_text import to_bytes
 from stoker.core.formats.terminal import printable
-from stoker.core.states import FINAL
+from stoker.core.states import ACTIVE, FINAL
 from stoker.store import dependencies, events, meta, reruns, sweeps
 from stoker.store.database import Database, id_list
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
+_ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 _CHUNK = 2000
 _TABLES = (
     ("jobs", "id"), ("attempts", "job"), ("tags", "job"), ("events", "job"),
@@ -41,7 +42,8 @@ def cancel(db: Database, ids: list[int], now: float, grace: float | None = None)
                     "UPDATE jobs SET stop_requested = coalesce(stop_requested, :now),"
                     " grace = CASE WHEN stop_requested IS NULL THEN coalesce(:grace, grace)"
                     " ELSE min(coalesce(:grace, grace), coalesce(grace, :grace)) END"
-                    " WHERE id = :job AND state IN ('starting', 'running', 'stopping')",
+                    " WHERE id = :job"
+                    f" AND state IN ({_ACTIVE})",
                     {"now": now, "grace": grace, "job": job},
                 ).rowcount
     return ended, stopping

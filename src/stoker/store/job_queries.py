@@ -6,12 +6,15 @@ from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_
 from stoker.core.formats.selectors import Selector
 from stoker.core.model import GROUP_PREFIX, Device, Request
 from stoker.core.record import Record
-from stoker.core.states import FINAL, STATES
+from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
 from stoker.store.device_column import parse_device_numbers
 from stoker.store.output_columns import STDERR, STDOUT
 from stoker.store.request_groups import REQUEST_COLUMNS, read_request
+
+
+_ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
 class JobRow(Record):
@@ -307,7 +310,7 @@ def has_known_end(db: Database) -> bool:
     """Whether any running job has a time limit or a duration estimate."""
     return bool(db.value(
         "SELECT 1 FROM jobs j LEFT JOIN profiles p ON p.id = j.profile"
-        " WHERE j.state IN ('starting', 'running', 'stopping')"
+        f" WHERE j.state IN ({_ACTIVE})"
         " AND (j.time_limit IS NOT NULL OR p.seconds IS NOT NULL) LIMIT 1"
     ))  # fmt: skip
 
@@ -321,7 +324,7 @@ def unfinished(db: Database, ids: list[int], limit: int) -> list[int]:
     left = []
     for id in ids:
         state = db.value("SELECT state FROM jobs WHERE id = ?", (id,))
-        if state in ("held", "queued", "starting", "running", "stopping"):
+        if state in (*WAITING, *ACTIVE):
             left.append(id)
             if len(left) >= limit:
                 break

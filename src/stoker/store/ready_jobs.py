@@ -31,8 +31,8 @@ class RequestGroup(Record):
     fair_share_group: str
 
 
-def ready_groups(db: Database) -> list[int]:
-    """Return the ids of the request groups with ready jobs.
+def ready_groups(db: Database, backend: str = "") -> list[int]:
+    """Return the ids of the request groups with ready jobs for a backend, by default this host.
 
     The query skips from group to group in the index, so it does not depend on the number of jobs.
     """
@@ -42,6 +42,8 @@ def ready_groups(db: Database) -> list[int]:
         " UNION ALL SELECT"
         " (SELECT min(request_group) FROM jobs WHERE ready = 1 AND request_group > found.id)"
         " FROM found WHERE id IS NOT NULL) SELECT id FROM found WHERE id IS NOT NULL"
+        " AND (SELECT backend FROM request_groups WHERE id = found.id) = ?",
+        (backend,),
     )
     return [row[0] for row in rows]
 

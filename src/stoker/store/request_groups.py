@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _MAX_PROFILES = 1000
 REQUEST_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
-    "avoid",
+    "avoid", "backend", "nodes", "options",
 )  # fmt: skip
 _COLUMNS = ", ".join(REQUEST_COLUMNS)
 
@@ -61,23 +61,32 @@ def group_id(db: Database, request: Request, fair_share_group: str, length: int 
     values = (
         request.gpus, request.memory, int(request.exclusive), pack_words(request.ids),
         pack_words(request.prefer), maybe_bytes(request.model), request.min_memory,
-        int(request.is_auto), pack_words(request.avoid), to_bytes(fair_share_group), length,
+        int(request.is_auto), pack_words(request.avoid), request.backend, request.nodes,
+        pack_words(request.options), to_bytes(fair_share_group), length,
     )  # fmt: skip
-    key = repr(values).encode()
+    key = _key(values)
     row = db.execute("SELECT id FROM request_groups WHERE key = ?", (key,)).fetchone()
     if row is not None:
         return int(row[0])
     cursor = db.execute(
         f"INSERT INTO request_groups (key, {_COLUMNS}, fair_share_group, length)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f" VALUES ({', '.join('?' * (len(values) + 1))})",
         (key, *values),
     )
     return int(cursor.lastrowid or 0)
 
 
+def _key(values: tuple[object, ...]) -> bytes:
+    """The unique key of a group. Groups of this host have the keys of earlier releases."""
+    *request, backend, nodes, options, fair_share_group, length = values
+    place = (backend, nodes, options) if backend else ()
+    return repr((*request, fair_share_group, length, *place)).encode()
+
+
 def read_request(columns: tuple[Any, ...]) -> Request:
     """Return the request with the values of REQUEST_COLUMNS."""
-    gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid = columns
+    (gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid, backend,
+     nodes, options) = columns  # fmt: skip
     return Request(
         gpus=gpus,
         memory=memory,
@@ -88,6 +97,9 @@ def read_request(columns: tuple[Any, ...]) -> Request:
         min_memory=min_memory,
         is_auto=bool(is_auto),
         avoid=_words(avoid),
+        backend=backend,
+        nodes=nodes,
+        options=_words(options),
     )
 
 

@@ -31,6 +31,9 @@ CREATE TABLE request_groups (
     min_memory INTEGER,
     is_auto    INTEGER NOT NULL,      -- 1: memory from the command profile
     avoid      BLOB NOT NULL,         -- GPUs where it ran out of memory
+    backend    TEXT NOT NULL DEFAULT '',   -- empty: this host
+    nodes      INTEGER NOT NULL DEFAULT 1, -- the other values are for each node
+    options    BLOB NOT NULL DEFAULT x'',  -- K=V for the engine, NUL-separated
     fair_share_group BLOB NOT NULL,   -- empty: the default group
     length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
 );
@@ -88,7 +91,8 @@ CREATE INDEX jobs_by_state ON jobs (state, id);
 CREATE INDEX jobs_delayed ON jobs (eligible_at)
     WHERE state = 'queued' AND ready = 0 AND blockers = 0;
 CREATE INDEX jobs_stopping ON jobs (id)
-    WHERE stop_requested IS NOT NULL AND state IN ('starting', 'running', 'stopping');
+    WHERE stop_requested IS NOT NULL
+    AND state IN ('submitted', 'starting', 'running', 'stopping');
 CREATE INDEX jobs_by_name ON jobs (name) WHERE name IS NOT NULL;
 CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_dedupe ON jobs (dedupe) WHERE dedupe IS NOT NULL;
@@ -115,9 +119,44 @@ CREATE TABLE attempts (
     max_rss_bytes  INTEGER,
     gpu_memory     INTEGER,           -- peak on one GPU, bytes
     gpu_use        REAL,              -- mean utilization of its GPUs, percent
-    gpu_energy     REAL               -- joules; its part if a GPU was shared
+    gpu_energy     REAL,              -- joules; its part if a GPU was shared
+    allocation     INTEGER REFERENCES allocations (id),  -- on a backend; NULL: on this host
+    node           TEXT,              -- where it runs on a backend
+    gpus           TEXT               -- its GPUs there, as in CUDA_VISIBLE_DEVICES
 );
 CREATE UNIQUE INDEX attempts_by_job ON attempts (job, number);
+CREATE INDEX attempts_by_allocation ON attempts (allocation) WHERE allocation IS NOT NULL;
+
+-- Backends besides this host (see backends/). A removed one stays: its jobs may be in the history.
+CREATE TABLE backends (
+    name       TEXT PRIMARY KEY,
+    kind       TEXT NOT NULL,         -- slurm or ray
+    options    TEXT NOT NULL,         -- JSON
+    folder     BLOB,                  -- files of its jobs; NULL: the state folder
+    nodes      TEXT,                  -- JSON: its nodes, as last seen
+    problem    TEXT,                  -- why it cannot be reached; NULL: it can
+    checked_at REAL,
+    is_removed INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+-- What a backend was asked for: one task of a Slurm array, one actor on a Ray node. It runs a chunk
+-- of jobs. The tasks of one submission share a token.
+CREATE TABLE allocations (
+    id         INTEGER PRIMARY KEY,
+    backend    TEXT NOT NULL,
+    token      TEXT NOT NULL,
+    task       INTEGER NOT NULL,      -- position in the submission, from 0
+    state      TEXT NOT NULL,         -- new, submitted, running or ended
+    request    TEXT NOT NULL,         -- JSON: what was requested for it
+    engine_id  TEXT,                  -- its id at the engine
+    node       TEXT,
+    reason     TEXT,                  -- the engine's word: why it waits, or how it ended
+    position   INTEGER NOT NULL DEFAULT 0,  -- bytes of its event file that were recorded
+    created_at REAL NOT NULL,
+    ended_at   REAL
+);
+CREATE UNIQUE INDEX allocations_by_token ON allocations (token, task);
+CREATE INDEX allocations_open ON allocations (backend) WHERE state != 'ended';
 
 CREATE TABLE dependencies (
     job       INTEGER NOT NULL REFERENCES jobs (id),

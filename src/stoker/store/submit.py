@@ -55,6 +55,10 @@ class Submission:
         self._batch: int | None = None
         self._count = 0
 
+    @property
+    def db(self) -> Database:
+        return self._db
+
     def add(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs in one transaction. They are on disk when this returns."""
         with self._db.transaction():
@@ -62,6 +66,11 @@ class Submission:
             failpoint("submit.before_commit")
         failpoint("submit.after_commit")
         return receipt
+
+    def insert_as(self, ids: list[int], specs: list[JobSpec], now: float) -> None:
+        """Add jobs with given ids inside the caller's transaction, for copies of a queue's jobs."""
+        rows = [self._row(spec, id, now, None) for id, spec in zip(ids, specs, strict=True)]
+        self._db.executemany(_INSERT, rows)
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs inside the caller's transaction."""

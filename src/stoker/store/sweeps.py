@@ -13,6 +13,7 @@ from stoker.core.formats.suggestions import nearest
 from stoker.core.outcome.log_tail import masked
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
+from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import NotFound
 from stoker.store.database import Database, id_list
 from stoker.store.output_columns import STDOUT
@@ -20,6 +21,7 @@ from stoker.store.request_groups import limited_groups
 
 # The part of an error that is compared with the next failure; longer texts differ by chance.
 _EVIDENCE_CHARS = 120
+_UNFINISHED = ", ".join(f"'{state}'" for state in (*WAITING, *ACTIVE))
 _PAUSED = "sweep_paused."  # with the number of a sweep: a key of `meta`
 
 
@@ -106,8 +108,7 @@ def end_driving(db: Database, sweep: int, spec: str) -> None:
     """Mark a sweep as not needing the driver, unless it has active jobs or a new spec."""
     db.execute(
         "UPDATE sweeps SET is_driven = 0 WHERE id = ?1 AND spec = ?2 AND NOT EXISTS (SELECT 1"
-        " FROM jobs WHERE sweep = ?1 AND state IN"
-        " ('held', 'queued', 'starting', 'running', 'stopping'))",
+        f" FROM jobs WHERE sweep = ?1 AND state IN ({_UNFINISHED}))",
         (sweep, spec),
     )
 

@@ -20,7 +20,7 @@ from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
-from stoker.core.states import WAITING
+from stoker.core.states import ACTIVE, RUNNING, STARTING, SUBMITTED, WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
 from stoker.store import contexts, dependencies, sweeps
 from stoker.store.database import Database
@@ -36,6 +36,7 @@ from stoker.testing.failpoints import failpoint
 # Stop a sweep after this many equal failures: a bug in the program would fail all other trials too.
 SAME_FAILS = 5
 _MAX_INCLUDED = 1000
+_STOPPABLE = (SUBMITTED, STARTING, RUNNING)
 _MAX_EARLIER = 50  # a notebook creates a new function each time a cell runs
 # Fields of JobSpec that differ between the jobs of a sweep, or that the sweep sets itself.
 _OF_ONE_JOB = (
@@ -239,7 +240,7 @@ def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
     row = sweeps.get(queue.db, name)
     with queue.db.transaction():
         ended = dependencies.stop_sweep(queue.db, row.id, "stopped by the user", time.time())
-    running = sweeps.jobs(queue.db, row.id, ("starting", "running")) if kills else []
+    running = sweeps.jobs(queue.db, row.id, _STOPPABLE) if kills else []
     cancelled = queue.cancel(running)[1] if running else 0
     queue.wake_daemon()
     return ended, cancelled
@@ -264,7 +265,7 @@ def rerun(queue: Queue, name: str, numbers: set[int] | None = None) -> list[int]
             raise UsageError(f"sweep `{name}` has no trial {min(unknown)}")
         chosen = [trial for trial in rows if trial.number in numbers]
         for trial in chosen:
-            if trial.state in (*WAITING, "starting", "running", "stopping"):
+            if trial.state in (*WAITING, *ACTIVE):
                 raise Conflict(f"trial {trial.number} is already {trial.state}")
     with queue.db.transaction():
         # Rerunning a trial must not resume a stopped search.
@@ -284,7 +285,7 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
     Raises Conflict while trials wait or run.
     """
     row = sweeps.get(queue.db, name)
-    active = sweeps.jobs(queue.db, row.id, (*WAITING, "starting", "running", "stopping"))
+    active = sweeps.jobs(queue.db, row.id, (*WAITING, *ACTIVE))
     if active:
         raise Conflict(
             f"{len(active)} trials of `{name}` have not finished",

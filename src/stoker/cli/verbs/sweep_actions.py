@@ -137,7 +137,7 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         return 0
     lines = []
     for row, counts, spec in found:
-        waiting = counts.get("queued", 0) + counts.get("held", 0)
+        waiting = sum(counts.get(state, 0) for state in ("queued", "held", "submitted"))
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
         failed = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((

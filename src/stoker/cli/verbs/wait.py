@@ -12,7 +12,7 @@ from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration, parse_duration
-from stoker.core.states import FINAL
+from stoker.core.states import ACTIVE, FINAL, QUEUED
 from stoker.errors import TimedOut
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
@@ -36,7 +36,7 @@ VERB = Verb(
 
 # Held jobs never finish by themselves; they are waited for only if selected.
 _UNSUCCESSFUL = ("failed", "cancelled", "lost")
-_CAN_CHANGE = ("queued", "starting", "running", "stopping")
+_CAN_CHANGE = (QUEUED, *ACTIVE)
 
 
 def run(parsed: Parsed) -> int:

@@ -1,0 +1,169 @@
+"""The jobs of a chunk as the source of a foreground run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from stoker.backends.chunk_files import JOBS, Header, LineReader, read_contexts
+from stoker.backends.chunk_jobs import ChunkJob, from_line
+from stoker.core.fields import from_fields
+from stoker.core.formats.plurals import plural
+from stoker.core.model import Context, Device, JobSpec
+from stoker.errors import Unavailable
+from stoker.store.database import Database
+from stoker.store.submit import Submission
+from stoker.supervisor.logs import job_folder
+
+_BLOCK = 256  # jobs that are recorded in the worker's database at a time
+# Variables of the engine that a program may expect.
+_ENGINE_PREFIXES = ("SLURM_", "SLURMD_", "SBATCH_", "RAY_")
+
+
+class ChunkSource:
+    descriptor = None
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._lines = LineReader(os.path.join(folder, JOBS))
+        self._jobs: dict[int, ChunkJob] = {}  # all jobs that have not ended
+        self._unread: dict[int, None] = {}  # in order; not in the worker's database yet
+        self._reading: list[ChunkJob] = []
+        self._skipped: set[int] = set()
+        self._is_closed = False
+        self._contexts: dict[int, Context] = {}
+        self._devices: tuple[Device, ...] = ()
+        self._refuse: Callable[[int, int, str], None] | None = None
+        self.longest = 0.0  # the longest expected duration of a job, seconds
+        first = self._lines.read()
+        if not first:
+            raise Unavailable(f"there are no jobs in `{folder}`")
+        self.header = from_fields(Header, first[0])
+        self._add(first[1:])
+
+    def skip(self, jobs: Iterable[int]) -> None:
+        """Do not run these jobs."""
+        self._skipped.update(jobs)
+        for job in self._skipped & self._jobs.keys():
+            self._jobs.pop(job)
+            self._unread.pop(job, None)
+
+    def prepare(
+        self, devices: tuple[Device, ...], refuse: Callable[[int, int, str], None]
+    ) -> None:
+        """`refuse(job, attempt, why)` is called for jobs that cannot run on these devices."""
+        self._devices, self._refuse = devices, refuse
+
+    @property
+    def max_gpus(self) -> int:
+        return max((job.spec.request.gpus for job in self._jobs.values()), default=1)
+
+    def refresh(self) -> None:
+        """Read jobs that the driver has added."""
+        if not self._is_closed:
+            self._add(self._lines.read())
+
+    def _add(self, lines: list[dict[str, object]]) -> None:
+        for line in lines:
+            if line.get("end"):
+                self._is_closed = True
+                continue
+            job = from_line(line)
+            if job.job in self._skipped:
+                continue
+            self._jobs[job.job] = job
+            self._unread[job.job] = None
+            expected = job.spec.time_limit or (job.estimate or 0.0) * 2
+            self.longest = max(self.longest, expected)
+
+    # -- the source ------------------------------------------------------------------------------
+
+    @property
+    def at_end(self) -> bool:
+        return self._is_closed and not self._unread
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._unread)
+
+    def read(self) -> list[JobSpec]:
+        taken = list(islice(self._unread, _BLOCK))
+        self._reading = []
+        specs = []
+        for id in taken:
+            del self._unread[id]
+            job = self._jobs[id]
+            gpus = job.spec.request.gpus
+            if gpus > len(self._devices):
+                assert self._refuse is not None
+                has = plural(len(self._devices), "GPU")
+                self._refuse(id, job.attempt, f"it needs {plural(gpus, 'GPU')}, "
+                             f"but the allocation has {has}")  # fmt: skip
+                del self._jobs[id]
+                continue
+            self._reading.append(job)
+            specs.append(self._spec(job))
+        return specs
+
+    def _spec(self, job: ChunkJob) -> JobSpec:
+        request = job.spec.request._replace(nodes=1)
+        if not any(device.memory for device in self._devices):
+            request = request._replace(memory=None, is_auto=False, min_memory=None)
+        folder = job_folder(self.header.files, job.job)
+        os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
+        if job.saves_checkpoints:
+            os.makedirs(f"{folder}/checkpoints", 0o700, exist_ok=True)
+        return job.spec._replace(context=self._context(job.context), request=request)
+
+    def _context(self, id: int) -> Context:
+        if id not in self._contexts:
+            own = tuple(
+                (key, value) for key, value in os.environ.items()
+                if key.startswith(_ENGINE_PREFIXES)
+            )  # fmt: skip
+            for known, context in read_contexts(self._folder).items():
+                env = {key: value for key, value in context.env
+                       if not key.startswith(_ENGINE_PREFIXES)}  # fmt: skip
+                merged = tuple({**env, **dict(own)}.items())
+                self._contexts.setdefault(known, context._replace(env=merged))
+        return self._contexts[id]
+
+    def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
+        """Record the jobs that were read last, under their ids in the queue."""
+        jobs, db = self._reading, submission.db
+        with db.transaction():
+            submission.insert_as([job.job for job in jobs], specs, time.time())
+            _set_numbers(db, jobs)
+
+    # -- what became of them -----------------------------------------------------------------------
+
+    def attempt_of(self, job: int) -> int:
+        return self._jobs[job].attempt
+
+    def next_jobs(self, job: int, count: int) -> list[int]:
+        """Jobs that probably start next: the following ones in the order of the chunk."""
+        following = (id for id in self._jobs if id > job)
+        return list(islice(following, count))
+
+    def finished(self, job: int) -> None:
+        self._jobs.pop(job, None)
+
+    def withdraw(self, job: int) -> bool:
+        """Forget a job that the loop does not know yet; False if it knows it."""
+        if job not in self._unread:
+            return False
+        del self._unread[job], self._jobs[job]
+        return True
+
+    def unfinished(self) -> list[int]:
+        return list(self._jobs)
+
+
+def _set_numbers(db: Database, jobs: list[ChunkJob]) -> None:
+    """Continue the attempt numbers of the queue, and keep the position in the submit."""
+    db.executemany(
+        "UPDATE jobs SET attempts = ?, batch = ?, batch_index = ? WHERE id = ?",
+        [(job.number - 1, job.batch, job.batch_index, job.job) for job in jobs],
+    )

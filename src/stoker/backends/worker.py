@@ -1,0 +1,295 @@
+"""The worker: runs the jobs of one chunk in an allocation, with the loop of `stoker run`.
+
+Its database is in a temporary folder of the node, because SQLite does not work on network file
+systems. What the queue needs is in the chunk's event file (chunk_files.py).
+
+    python -m stoker.backends.worker FOLDER --as ID
+
+`ID` is the allocation; `.N` is added when the engine has restarted it N times.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+
+from stoker.backends.chunk_files import (
+    EVENTS,
+    OWNER,
+    STOPS,
+    Events,
+    LineReader,
+    is_revoked,
+)
+from stoker.backends.chunk_source import ChunkSource
+from stoker.backends.worker_gpus import worker_gpus
+from stoker.core.model import Outcome
+from stoker.core.outcome.retry import Verdict
+from stoker.daemon.foreground import Foreground
+from stoker.daemon.gpus.gpus import Gpus
+from stoker.daemon.interfaces import EventListener, Host
+from stoker.settings import Settings
+from stoker.store.database import Database, open_database
+from stoker.store.meta import tag_base
+from stoker.supervisor.logs import job_folder, log_path
+from stoker.supervisor.runner import boot_id
+
+_POLL_SECONDS = 1.0  # between two looks at stops.jsonl
+_SYNC_SECONDS = 0.5  # an event is visible to the driver after this long
+_STOP_MARGIN = 10.0  # seconds before the end of the allocation at which jobs are stopped
+_MAX_RESERVED = 256
+
+
+class Revoked(Exception):
+    """The driver has given up on this allocation."""
+
+
+class Worker(EventListener):
+    def __init__(self, folder: str, identity: str) -> None:
+        self._folder = folder
+        self._identity = identity
+        self._node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        self._started_at = time.monotonic()
+        self._events = Events(folder)
+        self.source = ChunkSource(folder)
+        self._stops = LineReader(os.path.join(folder, STOPS))
+        self._attempts: dict[int, int] = {}  # by job
+        self._reserved: set[int] = set()
+        self._window = 1
+        self._reserve_at = 0.0  # when jobs were reserved last
+        self._look_at = 0.0
+        self._sync_at: float | None = None
+        self._is_terminated = False
+        self._stopped_at_end: set[int] = set()
+        self.foreground: Foreground
+        self.db: Database
+        self.gpus: Gpus
+
+    # -- ownership -------------------------------------------------------------------------------
+
+    def take_chunk(self) -> bool:
+        """Become the owner of the chunk; False if another allocation owns it."""
+        path = os.path.join(self._folder, OWNER)
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            with open(path, encoding="utf-8") as file:
+                earlier = file.read()
+            if earlier.partition(".")[0] != self._identity.partition(".")[0]:
+                return False
+            self._skip_earlier()
+            with open(f"{path}.new", "w", encoding="utf-8") as file:
+                file.write(self._identity)
+            os.replace(f"{path}.new", path)
+        else:
+            os.write(descriptor, self._identity.encode())
+            os.close(descriptor)
+        self._events.write("owned", by=self._identity, node=self._node, at=time.time())
+        self._events.sync()
+        return True
+
+    def _skip_earlier(self) -> None:
+        """After a restart by the engine: run only jobs that were never announced.
+
+        An earlier process of this allocation may still be running on a node that was lost.
+        """
+        announced: dict[int, int] = {}
+        ended = set()
+        for event in LineReader(os.path.join(self._folder, EVENTS)).read(1 << 30):
+            if event["kind"] == "reserved":
+                announced.update((job, attempt) for job, attempt in event["jobs"])
+            elif event["kind"] == "begun":
+                announced[event["job"]] = event["attempt"]
+            elif event["kind"] == "ended":
+                ended.add(event["job"])
+        self.source.skip(announced)
+        for job in announced.keys() - ended:
+            self._events.write(
+                "ended", job=job, attempt=announced[job], status=None, at=time.time(), cause="lost"
+            )
+
+    # -- the loop --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        header = self.source.header
+        folder = tempfile.mkdtemp(prefix="stoker-worker-")
+        try:
+            self.db = open_database(folder, durable=False, create=True, is_owner=True)
+            settings = Settings(state_dir=folder, grace=header.grace, log_limit=header.log_limit)
+            self.gpus = worker_gpus(settings, tag_base(self.db), self.source.max_gpus)
+            self.source.prepare(self.gpus.devices, self._refuse)
+            self.foreground = Foreground(
+                self.db, self.source, Host(_cpu_slots(header.is_single), boot_id()), self.gpus,
+                settings, self,
+                lambda job, number: log_path(header.files, job, number),
+                lambda job: job_folder(header.files, job),
+                on_signal=self._on_signal,
+            )  # fmt: skip
+            self.foreground.work(self._before_wait)
+            self._return_waiting()
+        finally:
+            self._events.sync()
+            shutil.rmtree(folder, ignore_errors=True)
+        self._events.write("closed", at=time.time(), why="")
+        self._events.sync()
+
+    def _before_wait(self) -> float:
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _POLL_SECONDS
+            self._look(now)
+        if self._sync_at is not None and now >= self._sync_at:
+            self._events.sync()
+            self._sync_at = None
+        due = [self._look_at, *([] if self._sync_at is None else [self._sync_at])]
+        return min(due)
+
+    def _look(self, now: float) -> None:
+        """Read what the driver wrote, and follow the time limit of the allocation."""
+        if is_revoked(self._folder):
+            raise Revoked
+        self.source.refresh()
+        for stop in self._stops.read():
+            job, grace = int(stop["job"]), stop.get("grace")
+            if not self.foreground.stop(job, grace) and self._withdraw(job):
+                self._events.write("returned", jobs=[job])
+                self._wrote()
+        header = self.source.header
+        ran = now - self._started_at
+        if header.unknown_seconds is not None and ran > header.unknown_seconds:
+            self._drain()
+        left = self._seconds_left()
+        if left is None:
+            return
+        if left < self.source.longest + _STOP_MARGIN and not header.is_single:
+            self._drain()
+        if left < _STOP_MARGIN + header.grace:
+            self._stop_all("time_limit" if header.is_single else "requeue")
+
+    def _seconds_left(self) -> float | None:
+        """Seconds until the engine ends the allocation; None if it does not."""
+        end = os.environ.get("SLURM_JOB_END_TIME", "")
+        if end.isdigit():
+            return float(end) - time.time()
+        limit = self.source.header.seconds
+        return None if limit is None else self._started_at + limit - time.monotonic()
+
+    def _withdraw(self, job: int) -> bool:
+        return self.source.withdraw(job) or self.foreground.withdraw(job)
+
+    def _drain(self) -> None:
+        self.foreground.drain()
+
+    def _stop_all(self, reason: str) -> None:
+        self._drain()
+        for job in self.foreground.running_jobs():
+            if job not in self._stopped_at_end:
+                self._stopped_at_end.add(job)
+                self.foreground.stop(job, None, reason)
+
+    def _on_signal(self, number: int) -> bool:
+        """SIGUSR1: read the files of the driver now. SIGTERM: the engine ends the allocation."""
+        if number == signal.SIGUSR1:
+            self._look_at = 0.0
+            return True
+        if number == signal.SIGTERM:
+            self._is_terminated = True
+            left = self._seconds_left()
+            is_timeout = left is not None and left < 60
+            self._stop_all("time_limit" if is_timeout else "terminated")
+            return True
+        return False
+
+    def _return_waiting(self) -> None:
+        left = [job for job in self.source.unfinished() if job not in self._attempts]
+        if left:
+            self._events.write("returned", jobs=left)
+
+    def _refuse(self, job: int, attempt: int, why: str) -> None:
+        self._events.write("ended", job=job, attempt=attempt, status=None, at=time.time(),
+                           cause="start_failed", detail=why)  # fmt: skip
+
+    # -- events of the loop ----------------------------------------------------------------------
+
+    def starting(self, job: int, devices: tuple[int, ...]) -> None:
+        if job not in self._reserved:
+            self._reserve(job)
+        self._reserved.discard(job)
+        names = {device.number: device.visible for device in self.gpus.devices}
+        attempt = self._attempts[job] = self.source.attempt_of(job)
+        self._events.write(
+            "begun", job=job, attempt=attempt, at=time.time(), node=self._node,
+            gpus=",".join(names[number] for number in devices),
+        )  # fmt: skip
+        self._wrote()
+
+    def _reserve(self, job: int) -> None:
+        """Announce this job and, if jobs are short, the next ones; one sync for all of them."""
+        now = time.monotonic()
+        is_fast = now - self._reserve_at < _SYNC_SECONDS
+        self._window = min(2 * self._window, _MAX_RESERVED) if is_fast else 1
+        self._reserve_at = now
+        jobs = [job, *self.source.next_jobs(job, self._window - 1)]
+        self._reserved.update(jobs)
+        pairs = [(one, self.source.attempt_of(one)) for one in jobs]
+        self._events.write("reserved", jobs=pairs)
+        self._events.sync()
+        if is_revoked(self._folder):
+            raise Revoked
+
+    def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        self.foreground.finished_one()
+        self.source.finished(job)
+        cause = outcome.reason
+        memory, use, energy = self.db.execute(
+            "SELECT gpu_memory, gpu_use, gpu_energy FROM attempts WHERE job = ?"
+            " ORDER BY number DESC LIMIT 1",
+            (job,),
+        ).fetchone() or (None, None, None)  # fmt: skip
+        self._events.write(
+            "ended", job=job, attempt=self._attempts[job], status=outcome.status,
+            at=outcome.ended_at, cause=cause, detail=outcome.detail,
+            last_error=outcome.last_error, user_seconds=outcome.user_seconds,
+            system_seconds=outcome.system_seconds, max_rss_bytes=outcome.max_rss_bytes,
+            gpu_memory=memory, gpu_use=use, gpu_energy=energy,
+        )  # fmt: skip
+        self._wrote()
+
+    def message(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def _wrote(self) -> None:
+        if self._sync_at is None:
+            self._sync_at = time.monotonic() + _SYNC_SECONDS
+
+
+def _cpu_slots(is_single: bool) -> int:
+    """How many jobs without a GPU run at once: the CPUs of the allocation."""
+    if is_single:
+        return 1
+    given = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("STOKER_WORKER_SLOTS", "")
+    return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
+
+
+def main(arguments: list[str]) -> int:
+    folder, option, identity = arguments
+    assert option == "--as"
+    worker = Worker(folder, identity)
+    if not worker.take_chunk():
+        print(f"another allocation runs the jobs in {folder}; nothing to do", file=sys.stderr)
+        return 0
+    try:
+        worker.run()
+    except Revoked:
+        print("the allocation was revoked; its jobs were stopped", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,42 @@
+"""What each kind of backend can do with a job."""
+
+from __future__ import annotations
+
+from stoker.core.record import Record
+
+LOCAL = "local"
+SLURM = "slurm"
+RAY = "ray"
+
+
+class Capabilities(Record):
+    """`refused` maps job options that a backend cannot satisfy to the reason."""
+
+    refused: dict[str, str]
+    nodes: bool  # one job on several nodes
+    takes_directives: bool = False  # options of #SBATCH scripts are passed on
+    needs_shared_files: bool = False  # the folders of jobs must be on a shared file system
+
+
+CAPABILITIES = {
+    LOCAL: Capabilities(refused={}, nodes=False),
+    SLURM: Capabilities(
+        refused={
+            "gpu_ids": "Slurm chooses the GPUs",
+            "prefer": "Slurm chooses the GPUs",
+            "gpu_model": "Slurm selects GPU models by partition, constraint or gres type",
+            "min_gpu_mem": "Slurm selects GPUs by partition, constraint or gres type",
+        },
+        nodes=True,
+        takes_directives=True,
+        needs_shared_files=True,
+    ),
+    RAY: Capabilities(
+        refused={
+            "gpu_ids": "GPU indices differ from node to node",
+            "prefer": "GPU indices differ from node to node",
+        },
+        nodes=True,
+    ),
+}
+KINDS = tuple(CAPABILITIES)

@@ -1,0 +1,153 @@
+"""Allocations: what backends were asked for, and the attempts that run in them.
+
+Drivers of backends call these functions inside their transactions. As in attempts.py, every
+function is idempotent.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from stoker.core.record import Record
+from stoker.store import attempts
+from stoker.store.database import Database
+
+NEW = "new"  # recorded, perhaps not known to the engine yet
+SUBMITTED = "submitted"
+RUNNING = "running"
+ENDED = "ended"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_COLUMNS = (
+    "id, backend, token, task, state, request, engine_id, node, reason, position, created_at"
+)
+
+
+class Allocation(Record):
+    id: int
+    backend: str
+    token: str
+    task: int
+    state: str
+    request: dict[str, Any]
+    engine_id: str | None
+    node: str | None
+    reason: str | None
+    position: int
+    created_at: float
+
+
+class RemoteAttempt(Record):
+    """An attempt in an allocation that has not ended."""
+
+    attempt: int
+    job: int
+    number: int
+    state: str  # of the job
+    stop_requested: bool
+    grace: float | None
+
+
+def add(
+    db: Database, backend: str, token: str, task: int, request: dict[str, Any], now: float
+) -> int:
+    """Record an allocation that is about to be requested; returns its id."""
+    cursor = db.execute(
+        "INSERT INTO allocations (backend, token, task, state, request, created_at)"
+        " VALUES (?, ?, ?, 'new', ?, ?)",
+        (backend, token, task, json.dumps(request), now),
+    )
+    return int(cursor.lastrowid or 0)
+
+
+def open_allocations(db: Database, backend: str) -> list[Allocation]:
+    """Return the allocations of a backend that have not ended, by id."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM allocations WHERE backend = ? AND state != 'ended' ORDER BY id",
+        (backend,),
+    )
+    return [_row(row) for row in rows]
+
+
+def _row(row: tuple[Any, ...]) -> Allocation:
+    values = dict(zip(Allocation._fields, row, strict=True))
+    values["request"] = json.loads(values["request"])
+    return Allocation(**values)
+
+
+def update(db: Database, id: int, **values: object) -> None:
+    """Set columns of an allocation."""
+    names = ", ".join(f"{name} = ?" for name in values)
+    db.execute(f"UPDATE allocations SET {names} WHERE id = ?", (*values.values(), id))
+
+
+def submit_job(db: Database, allocation: int, claim: attempts.Claim) -> bool:
+    """queued -> submitted; returns False if the job is no longer ready."""
+    changed = db.execute(
+        "UPDATE jobs SET state = 'submitted', ready = 0, eligible_at = NULL, attempt = ?,"
+        " attempts = ? WHERE id = ? AND ready = 1",
+        (claim.attempt, claim.number, claim.job),
+    ).rowcount
+    if not changed:
+        return False
+    db.execute(
+        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, allocation)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*attempts.claim_columns(claim), allocation),
+    )
+    return True
+
+
+def take_attempt_ids(db: Database, count: int) -> int:
+    """Reserve ids of attempts inside a transaction and return the first."""
+    first = attempts.next_attempt(db)
+    db.execute("INSERT OR REPLACE INTO meta VALUES ('next_attempt', ?)", (first + count,))
+    return first
+
+
+def record_place(db: Database, attempt: int, node: str | None, gpus: str | None) -> None:
+    """Record where an attempt runs."""
+    db.execute("UPDATE attempts SET node = ?, gpus = ? WHERE id = ?", (node, gpus, attempt))
+
+
+def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
+    """Return the attempts of an allocation whose end is not recorded, by job."""
+    rows = db.execute(
+        "SELECT a.id, a.job, a.number, j.state, j.stop_requested IS NOT NULL, j.grace"
+        " FROM attempts a JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
+        " WHERE a.allocation = ? AND a.ended_at IS NULL"
+        " AND j.state IN ('submitted', 'starting', 'running', 'stopping') ORDER BY a.job",
+        (allocation,),
+    )
+    return [RemoteAttempt(*row[:4], bool(row[4]), row[5]) for row in rows]
+
+
+def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
+    """Return (allocation, attempt) of jobs that a user wants to stop."""
+    rows = db.execute(
+        "SELECT a.allocation, a.id, a.job, a.number, j.state, 1, j.grace"
+        " FROM jobs j INDEXED BY jobs_stopping JOIN attempts a ON a.id = j.attempt"
+        " JOIN allocations l ON l.id = a.allocation"
+        " WHERE j.stop_requested IS NOT NULL AND j.state IN"
+        " ('submitted', 'starting', 'running', 'stopping') AND l.backend = ? ORDER BY j.id",
+        (backend,),
+    )
+    return [(row[0], RemoteAttempt(*row[1:5], True, row[6])) for row in rows]
+
+
+def active_by_group(db: Database, groups: Iterable[str]) -> dict[str, int]:
+    """Return how many jobs of these fair-share groups are submitted or run, on any backend."""
+    found = {}
+    for group in groups:
+        count = db.value(
+            "SELECT count(*) FROM jobs j JOIN request_groups g ON g.id = j.request_group"
+            " WHERE g.fair_share_group = ? AND j.state IN"
+            " ('submitted', 'starting', 'running', 'stopping')",
+            (group.encode("utf-8", "surrogateescape"),),
+        )
+        found[group] = int(str(count))
+    return found
