@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 from tests.lab import Lab
 
 if TYPE_CHECKING:
+    from tests.engines.ray_cluster import RayCluster
     from tests.engines.slurm_cluster import SlurmCluster
 
 
@@ -61,6 +63,63 @@ def slurm(new_slurm: Callable[..., SlurmCluster]) -> SlurmCluster:
     return new_slurm()
 
 
+@pytest.fixture
+def new_ray() -> Iterator[Callable[..., RayCluster]]:
+    """A function that starts Ray clusters; its arguments are those of `RayCluster`.
+
+    A start takes many seconds: only for tests that change the cluster as a whole.
+    """
+    from tests.engines.ray_cluster import RayCluster
+
+    _need_ray()
+    clusters: list[RayCluster] = []
+
+    def make(**options: Any) -> RayCluster:
+        clusters.append(RayCluster(**options))
+        clusters[-1].start()
+        return clusters[-1]
+
+    yield make
+    for cluster in clusters:
+        cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def _shared_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The Ray cluster of all test processes, and the folder with its locks."""
+    from tests.engines.shared_ray import shared_ray
+
+    _need_ray()
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if is_worker else folder
+    with shared_ray(folder) as description:
+        yield folder, description
+
+
+@pytest.fixture
+def ray(_shared_ray: tuple[Path, dict[str, Any]]) -> Iterator[RayCluster]:
+    """A Ray cluster with nodes 0, 1 and 2 of 8 CPUs and 4 fake GPUs each; 0 is the head.
+
+    All tests share it, one after the other. A test can kill only nodes that it added.
+    """
+    from tests.engines.shared_ray import exclusive_use
+
+    with exclusive_use(*_shared_ray) as cluster:
+        yield cluster
+
+
+def _need_ray() -> None:
+    from tests.engines.ray_cluster import has_ray
+
+    if not has_ray():
+        pytest.skip("needs Ray and root")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest tests first, so that no worker is left with them at the end."""
     items.sort(key=lambda item: "tests/simulation/test_seeds.py" not in item.nodeid)
+    for item in items:
+        if {"ray", "new_ray"} & set(getattr(item, "fixturenames", ())):
+            # Tests that share the cluster wait for each other.
+            item.add_marker(pytest.mark.timeout(400))

@@ -23,14 +23,15 @@ from tests.lab import wait_until
 _FIRST_PROCESS = """
 trap '' CHLD
 set -e
-[ -z "$1" ] || hostname "$1"
-[ -z "$2" ] || mount --bind "$2" /etc/hosts
-[ -z "$3" ] || ip link set lo up
+hostname "$1"
+[ -z "$2" ] || ip link set lo up
 [ ! -d /run/lock ] || mount -t tmpfs -o mode=1777,size=1m none /run/lock
 file=$(mktemp)
 cat /proc/sys/kernel/random/uuid > "$file"
 mount --bind "$file" /proc/sys/kernel/random/boot_id
 rm "$file"
+shift 2
+while [ $# -gt 0 ]; do mount --bind "$2" "$1"; shift 2; done
 echo ready
 exec sleep infinity
 """
@@ -48,18 +49,18 @@ class SimulatedHost:
     """Namespaces that programs are started in; PIDs are those outside of the namespace."""
 
     def __init__(
-        self, name: str = "", *, hosts_file: Path | None = None, own_network: bool = False
+        self, name: str, *, mounts: Mapping[Path, Path] | None = None, own_network: bool = False
     ) -> None:
         """Create the host.
 
         name -- what programs in it see as the host name
-        hosts_file -- what they see as /etc/hosts
+        mounts -- files or folders that they see in place of others: {Path("/etc/hosts"): other}
         own_network -- whether it has a loopback interface of its own and no other
         """
         unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts"]
         unshare += ["--net"] if own_network else []
-        script = ["sh", "-c", _FIRST_PROCESS, "first", name, str(hosts_file or "")]
-        script += ["net" if own_network else ""]
+        script = ["sh", "-c", _FIRST_PROCESS, "first", name, "net" if own_network else ""]
+        script += [str(path) for pair in (mounts or {}).items() for path in pair]
         self._unshare = subprocess.Popen(
             # The kernel kills `unshare` when this process ends, and then its child.
             ["setpriv", "--pdeathsig", "KILL", *unshare, *script],

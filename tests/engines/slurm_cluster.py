@@ -13,7 +13,6 @@ network. Jobs find the cluster through SLURM_CONF, which slurmd passes on.
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import signal
@@ -25,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from tests.engines.loopback import free_address, free_ports
 from tests.engines.simulated_host import SimulatedHost, has_namespaces, kill
 from tests.lab import wait_until
 
@@ -69,7 +69,7 @@ class SlurmCluster:
         # Short: the path of a socket may have only 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
         self.folder.chmod(0o755)  # other users may submit
-        self.address = _free_address()
+        self.address = free_address()
         self._hosts: dict[str, SimulatedHost] = {}
         self._daemons: dict[str, int] = {}
 
@@ -235,7 +235,7 @@ class SlurmCluster:
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in paths)
 
     def _new_host(self, name: str) -> SimulatedHost:
-        return SimulatedHost(name, hosts_file=self.folder / "etc" / "hosts")
+        return SimulatedHost(name, mounts={Path("/etc/hosts"): self.folder / "etc" / "hosts"})
 
     def _start(self, name: str, host: str, *argv: str) -> None:
         assert name not in self._daemons, f"{name} is running"
@@ -284,7 +284,7 @@ class SlurmCluster:
 
     def _slurm_conf(self) -> str:
         folder, address = self.folder, self.address
-        port, *node_ports = _free_ports(address, 1 + len(self.node_names))
+        port, *node_ports = free_ports(address, 1 + len(self.node_names))
         settings: dict[str, str | int] = {
             "ClusterName": "test",
             "SlurmctldHost": f"control({address})",
@@ -335,22 +335,3 @@ class SlurmCluster:
             nodes = "" if "Nodes=" in options else "Nodes=ALL "
             lines.append(f"PartitionName={name} {nodes}State=UP {options}")
         return "\n".join(lines) + "\n"
-
-
-def _free_address() -> str:
-    """A loopback address of this cluster: all of 127.0.0.0/8 is local on Linux."""
-    return ".".join(["127", *(str(random.SystemRandom().randint(1, 254)) for _ in range(3))])
-
-
-def _free_ports(address: str, count: int) -> list[int]:
-    """Ports that no process listens on at this address, outside of the ephemeral range."""
-    ports: list[int] = []
-    while len(ports) < count:
-        port = random.SystemRandom().randint(20000, 32000)
-        with socket.socket() as listener:
-            try:
-                listener.bind((address, port))
-            except OSError:
-                continue
-        ports += [port] if port not in ports else []
-    return ports

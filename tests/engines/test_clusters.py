@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -11,12 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.ray_cluster import RayCluster
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate, is_alive
 from tests.lab import wait_until
 
 ROOT = Path(__file__).parents[2]
 NewSlurm = Callable[..., SlurmCluster]
+NewRay = Callable[..., RayCluster]
 
 
 def test_slurm_job_sees_its_gpus_and_its_node(slurm: SlurmCluster) -> None:
@@ -142,6 +145,7 @@ def test_two_slurm_clusters_do_not_see_each_other(new_slurm: NewSlurm) -> None:
 
 _KILLED = """
 import sys, time
+from tests.engines.ray_cluster import RayCluster
 from tests.engines.slurm_cluster import SlurmCluster
 cluster = SlurmCluster()
 print(cluster.folder, flush=True)
@@ -163,6 +167,111 @@ def test_slurm_cluster_ends_when_the_test_process_is_killed(slurm: SlurmCluster)
             test_process.send_signal(signal.SIGKILL)
         wait_until(lambda: _processes_of(folder) == [], what="end of all processes")
     subprocess.run(["rm", "-r", folder], check=True)
+
+
+# -- Ray ---------------------------------------------------------------------------------------
+
+_GPUS = """
+import json, os, socket
+import ray
+ray.init(log_to_driver=False)
+
+@ray.remote(num_gpus=4)
+class Actor:
+    def host(self):
+        return socket.gethostname(), os.environ["CUDA_VISIBLE_DEVICES"]
+
+actors = [Actor.remote() for _ in range(3)]
+print(json.dumps(sorted(ray.get([actor.host.remote() for actor in actors]))))
+"""
+
+_ALIVE = """
+import json
+import ray
+ray.init(log_to_driver=False)
+print(json.dumps([node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]))
+"""
+
+
+@pytest.mark.slow
+def test_ray_actors_see_the_gpus_of_their_nodes(ray: RayCluster) -> None:
+    found = json.loads(ray.run_python(_GPUS))
+    assert found == [[f"ray{node}", "0,1,2,3"] for node in range(3)]
+
+
+_DETACHED = """
+import ray
+ray.init(log_to_driver=False, namespace="left")
+actor = ray.remote(num_gpus=4)(type("Actor", (), {"ready": lambda self: 1}))
+handle = actor.options(lifetime="detached", name="left").remote()
+ray.get(handle.ready.remote())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("turn", [1, 2])
+def test_ray_actors_do_not_outlive_the_test_on_a_shared_cluster(ray: RayCluster, turn: int) -> None:
+    assert ray.run_python(_NAMED) == "[]\n", turn
+    ray.run_python(_DETACHED)
+    assert ray.run_python(_NAMED) == "[{'name': 'left', 'namespace': 'left'}]\n"
+
+
+_NAMED = """
+import ray
+ray.init(log_to_driver=False)
+print(ray.util.list_named_actors(all_namespaces=True))
+"""
+
+
+@pytest.mark.slow
+def test_killed_ray_node_disappears_with_its_processes(ray: RayCluster) -> None:
+    node = ray.add_node()
+    address = ray.node_address(node)
+    assert address in json.loads(ray.run_python(_ALIVE))
+    pids = ray.host(node).processes()
+    ray.kill_node(node)
+    assert [pid for pid in pids if is_alive(pid)] == []
+    wait_until(lambda: address not in json.loads(ray.run_python(_ALIVE)), 60, "the node to go")
+
+
+@pytest.mark.slow
+def test_ray_refuses_a_client_without_the_token(ray: RayCluster) -> None:
+    env = ray.client_environment() | {"RAY_AUTH_TOKEN": "0" * 32}
+    words = [sys.executable, "-c", _ALIVE]
+    failed = subprocess.run(words, env=env, capture_output=True, text=True, timeout=90)
+    assert failed.returncode != 0
+    assert "AuthenticationError" in failed.stderr
+
+
+_RAY_PROCESS = """
+import sys
+from pathlib import Path
+from tests.engines.shared_ray import shared_ray
+with shared_ray(Path(sys.argv[1])) as description:
+    print(description["folder"], flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_shared_ray_cluster_ends_when_all_test_processes_are_killed(
+    new_ray: NewRay, tmp_path: Path
+) -> None:
+    def start() -> subprocess.Popen[str]:
+        words, pipe = [sys.executable, "-c", _RAY_PROCESS, str(tmp_path)], subprocess.PIPE
+        return subprocess.Popen(words, cwd=ROOT, text=True, stdin=pipe, stdout=pipe)
+
+    with start() as first, start() as second:
+        assert first.stdout is not None and second.stdout is not None
+        folder = Path(first.stdout.readline().strip())
+        assert Path(second.stdout.readline().strip()) == folder
+        first.kill()
+        first.wait()
+        assert (folder / "node0.log").exists()
+        assert _processes_of(folder)
+        second.kill()
+        wait_until(lambda: _processes_of(folder) == [], 60, "end of all processes")
+    wait_until(lambda: not folder.exists(), 60, "the end of the owner")
 
 
 def _processes_of(folder: Path, command: bytes = b"") -> list[int]:
