@@ -28,12 +28,13 @@ class Settings(Record):
     leases: bool = True  # take and respect the host-wide leases on GPUs
     gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
     gpu_file: str | None = None  # file that lists the GPUs to use; changes take effect at once
+    backend: str | None = None  # where jobs run without `--on`; None: on this host
     trace_seconds: float = 5.0  # between two samples of resource usage; at most 10, 0: none
 
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
-    "gpu_file", "trace_seconds", "allow_network_fs",
+    "gpu_file", "trace_seconds", "allow_network_fs", "backend",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip

@@ -50,9 +50,7 @@ class ChunkSource:
             self._jobs.pop(job)
             self._unread.pop(job, None)
 
-    def prepare(
-        self, devices: tuple[Device, ...], refuse: Callable[[int, int, str], None]
-    ) -> None:
+    def prepare(self, devices: tuple[Device, ...], refuse: Callable[[int, int, str], None]) -> None:
         """`refuse(job, attempt, why)` is called for jobs that cannot run on these devices."""
         self._devices, self._refuse = devices, refuse
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from stoker.client import option_values as kinds
 from stoker.client.option_values import Kind
+from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.formats.suggestions import nearest
@@ -73,6 +74,12 @@ JOB_OPTIONS = (
               "use only GPUs with at least this much memory, e.g. 40G"),
     JobOption("exclusive", "--exclusive", None, kinds.SWITCH,
               "do not share GPUs, even if they have several slots"),
+    JobOption("on", "--on", "NAME", kinds.NAME,
+              "run on this backend, e.g. a Slurm cluster (see `stoker backend`); local: this host"),
+    JobOption("nodes", "--nodes", "N", kinds.NODE_COUNT,
+              "run on N nodes of the backend, with --gpus GPUs on each"),
+    JobOption("option", "--option", "K=V", kinds.ENGINE_OPTIONS,
+              "option for the engine of the backend, e.g. partition=gpu", repeats=True),
     JobOption("on_oom", "--on-oom", "HOW", kinds.WAY,
               "after a GPU out-of-memory error: retry with more memory (bigger), on another GPU"
               " (elsewhere) or on whole GPUs (alone), or fail"),
@@ -236,6 +243,9 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         model=get("gpu_model"),
         min_memory=get("min_gpu_mem"),
         is_auto=memory == "auto",
+        backend=get("on") or "",
+        nodes=get("nodes", 1),
+        options=get("option", ()),
     )
     _check_request(request, named)
     if not request.gpus and get("on_oom") is not None:
@@ -291,9 +301,15 @@ def make_spec(
     """
     from stoker.client.queue import check_possible, output_path
 
-    request = _complete(options, settings, devices, in_foreground)
-    is_masked = request.ids != options.request.ids
-    check_possible(request, devices, options.named, is_masked=is_masked)
+    backend = options.request.backend or ("" if in_foreground else settings.backend or "")
+    if backend not in ("", LOCAL):
+        from stoker.client.backend_requests import complete_for_backend
+
+        request = complete_for_backend(options, settings, backend)
+    else:
+        request = _complete(options, settings, devices, in_foreground)
+        is_masked = request.ids != options.request.ids
+        check_possible(request, devices, options.named, is_masked=is_masked)
     if context is None:
         context = make_context(options, settings)
     with about("after"):
@@ -358,7 +374,14 @@ def _complete(
     options: ParsedOptions, settings: Settings, devices: tuple[Device, ...], in_foreground: bool
 ) -> Request:
     """Add the default number of GPUs, and the restriction by CUDA_VISIBLE_DEVICES."""
-    request = options.request
+    request = options.request._replace(backend="")
+    for key, is_given in (("nodes", request.nodes > 1), ("option", request.options)):
+        if is_given:
+            raise UsageError(
+                f"{options.named(key)} needs a backend with several nodes, and this is one host",
+                f"add {options.named('on', 'NAME')}; `stoker backend ls` shows the backends",
+                key,
+            )
     if request.gpus < 0:
         if not request.ids and not devices and not settings.devices:
             _check_driver(options.named)

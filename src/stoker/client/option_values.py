@@ -84,6 +84,17 @@ def _check_gpu_count(value: Any) -> int:
     return _check_count(value)
 
 
+def _parse_node_count(text: str) -> int:
+    return _check_node_count(count(text))
+
+
+def _check_node_count(value: Any) -> int:
+    number = _check_count(value)
+    if not number:
+        raise Invalid("must be 1 or more")
+    return number
+
+
 def _check_switch(value: Any) -> bool:
     if not isinstance(value, bool):
         raise _must("be True or False", value)
@@ -324,6 +335,22 @@ def parse_pair(text: str) -> tuple[tuple[str, str], ...]:
     return ((key, value),)
 
 
+def _parse_engine_option(text: str) -> tuple[str, ...]:
+    """Parse `partition=gpu`, or `exclusive` for an option without a value."""
+    key, _, value = text.partition("=")
+    if not key.strip("-") or any(char.isspace() for char in key):
+        raise UsageError(f"`{text}` is not an option", "write K=V, e.g. partition=gpu")
+    return (f"{key.lstrip('-')}={value}",)
+
+
+def _check_engine_options(value: Any) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        value = [f"{key}={text}" for key, text in value.items()]
+    hint = 'write ["partition=gpu"] or {"partition": "gpu"}'
+    texts = (value,) if isinstance(value, str) else _items(value, "be a list of options", hint)
+    return tuple(one for text in texts for one in _parse_engine_option(check_text(text)))
+
+
 def _check_env(value: Any) -> tuple[tuple[str, str], ...]:
     pairs = []
     if not isinstance(value, Mapping):
@@ -398,6 +425,8 @@ def _check_after(value: Any) -> tuple[Any, ...]:
 WHOLE = Kind(whole_number, _check_whole)
 COUNT = Kind(count, _check_count)
 GPU_COUNT = Kind(parse_gpu_count, _check_gpu_count)
+NODE_COUNT = Kind(_parse_node_count, _check_node_count)
+ENGINE_OPTIONS = Kind(_parse_engine_option, _check_engine_options)
 SWITCH = Kind(lambda text: True, _check_switch)
 NAME = Kind(filled, lambda value: filled(check_text(value)))
 PATH = Kind(_parse_path, lambda value: _parse_path(check_path(value)))

@@ -35,6 +35,8 @@ CAUSES = {
     "stopped_early": "stopped early",
     "sweep": "sweep stopped",
     "dependency": "a dependency was not met",
+    "engine_cancel": "cancelled outside Stoker",
+    "preempted": "preempted by the cluster",
 }
 _WITH_CODE = ("missing_script",)  # the exit code distinguishes Python (2) from a shell (127)
 _NEEDED = 3  # dependencies that fit into a cell
@@ -60,7 +62,8 @@ def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
     """(stdout, stderr) of the latest attempt; stderr is None if it goes to the same file."""
     if not row.attempts:
         return None, None
-    return row.stdout or log_path(settings.state_dir, row.id, row.attempts), row.stderr
+    folder = row.files_dir or settings.state_dir
+    return row.stdout or log_path(folder, row.id, row.attempts), row.stderr
 
 
 def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
@@ -94,6 +97,10 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "gpu_memory_peak_bytes": row.gpu_memory,
         "gpu_use_percent": row.gpu_use,
         "gpu_energy_joules": row.gpu_energy,
+        "on": row.request.backend or "local",
+        "nodes": row.request.nodes,
+        "node": row.node if row.state not in WAITING else None,
+        "node_gpus": row.node_gpus if row.state not in WAITING else None,
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
         "tags": job_queries.tags(db, row.id),
@@ -216,7 +223,7 @@ def progress(settings: Settings, row: JobRow) -> str | None:
     """The progress that a running job reports."""
     if row.state not in ACTIVE:
         return None
-    return read_progress(job_folder(settings.state_dir, row.id))
+    return read_progress(job_folder(row.files_dir or settings.state_dir, row.id))
 
 
 def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False) -> str:

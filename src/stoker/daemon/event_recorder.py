@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from stoker.core.model import Outcome, RunningJob
-from stoker.core.outcome.retry import Verdict, judge, without_retry
+from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
 from stoker.daemon.diagnose import Diagnosis
+from stoker.daemon.finish_attempt import judge_attempt
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener
 from stoker.daemon.loop_state import LoopState
 from stoker.daemon.profile_updates import EndedAttempt, learn
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.settings import Settings
-from stoker.store import attempts, events, meta, sweeps
+from stoker.store import attempts, events, meta
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
@@ -89,7 +90,7 @@ class EventRecorder:
         use = self._gpus.take_use(outcome.attempt)
         outcome = self._diagnosis.add_cause(outcome, job, use)
         started_at = job.started_at if started is None else started
-        verdict = self._judge(outcome, job, started_at)
+        verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
         group = self._waiting.group(job.request_group)
@@ -100,27 +101,6 @@ class EventRecorder:
             self._state.is_stale = True
         self._profiles.changed(job.profile)
         return Finished(job.job, outcome, verdict)
-
-    def _judge(
-        self, outcome: Outcome, job: attempts.JobToJudge, started_at: float | None
-    ) -> Verdict:
-        verdict = judge(
-            outcome,
-            attempts=job.attempts,
-            retries=job.retries,
-            restartable=job.restartable,
-            stop_requested=job.stop_requested,
-            base_delay=self._settings.retry_delay,
-            on_oom=job.on_oom,
-            requeues=job.requeues,
-            seconds=outcome.ended_at - (started_at or outcome.ended_at),
-        )
-        if job.sweep is None:
-            return verdict
-        by_user = verdict.cause == "user"
-        if (by_user or verdict.delay is not None) and sweeps.is_stopped(self._db, job.sweep):
-            return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
-        return verdict
 
     def _record_stuck(self, stuck: Stuck, running: dict[int, RunningJob]) -> None:
         """Record why a job cannot be killed; it keeps its devices."""

@@ -85,6 +85,7 @@ class Loop:
             profiles=self._profiles, gpus=gpus, orders=orders, host=host, clock=clock,
             next_attempt=next_attempt,
         )  # fmt: skip
+        self.refreshes = 0  # how often the queue was read again
         self._events: list[RunnerEvent] = []  # received, not yet recorded
         self._stops: dict[int, float | None] = {}  # jobs to stop, with their grace
         self._published: tuple[Device, ...] | None = None
@@ -215,6 +216,7 @@ class Loop:
         is_due = state.due_at is not None and state.due_at <= wall
         if version == state.seen_version and not state.is_stale and not is_due:
             return
+        self.refreshes += 1
         check_schema(self.db)  # the process that changed the queue may have migrated it
         state.seen_version, state.is_stale, state.may_start = version, False, True
         ready_jobs.release_due(self.db, wall)

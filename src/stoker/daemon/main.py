@@ -21,6 +21,7 @@ from stoker.daemon.event_poll import EventPoll
 from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
+from stoker.daemon.helpers.backend_driver_processes import BackendDriverProcesses
 from stoker.daemon.helpers.sweep_driver_process import SweepDriverProcess
 from stoker.daemon.helpers.usage_recorder_process import UsageRecorderProcess
 from stoker.daemon.interfaces import EventListener, Host
@@ -82,6 +83,8 @@ class Daemon(EventListener):
         self._wake = WakeServer(folder)
         self._sweep_driver = SweepDriverProcess(self._db, settings)
         self._usage_recorder = UsageRecorderProcess(settings)
+        self._backend_drivers = BackendDriverProcesses(self._db, settings)
+        self._refreshes = 0  # of the loop, when the drivers were checked last
         begun = [r.attempt for r in self._runner.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
@@ -110,6 +113,7 @@ class Daemon(EventListener):
         self._keep_handles(list(live))
         self._recover(live)
         self._sweep_driver.check(time.monotonic(), True)
+        self._backend_drivers.check(time.monotonic(), True)
         event_poll = EventPoll()
         own = {
             self._wake.wake_socket.fileno(),
@@ -131,6 +135,7 @@ class Daemon(EventListener):
     def _poll_once(self, event_poll: EventPoll, own: set[int]) -> None:
         others = {*self._orphans.handles(), *self._driver_monitor.descriptors()}
         others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
+        others.update(self._backend_drivers.descriptors())
         if self._runner.is_connected:
             others.add(self._runner.fileno())
         was_woken = False
@@ -160,10 +165,12 @@ class Daemon(EventListener):
         now = time.monotonic()
         for problem in (
             self._sweep_driver.check(now, was_woken),
+            self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
             self._usage_recorder.update(self._loop, self._driver_monitor.newest, now),
         ):
             if problem is not None:
                 self._note(problem)
+        self._refreshes = self._loop.refreshes
 
     def _catch_signals(self) -> None:
         """Install signal handlers, and a self-pipe through which signals wake up epoll."""
@@ -182,6 +189,7 @@ class Daemon(EventListener):
             self._loop.next_wake(), self._orphans.next_deadline(), self._wake.notify_at,
             self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
             self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
+            self._backend_drivers.next_deadline(),
         )  # fmt: skip
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -345,6 +353,7 @@ class Daemon(EventListener):
         self._checkpoints.close()
         self._driver_monitor.close()
         self._sweep_driver.close()
+        self._backend_drivers.close()
         self._usage_recorder.close()
         self._runner.close()
         self._db.close()

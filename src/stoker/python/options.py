@@ -26,6 +26,9 @@ class Options(TypedDict, total=False):
     gpu_model: str | None  # part of the model name
     min_gpu_mem: str | int | None  # only GPUs with at least this much memory
     exclusive: bool
+    on: str | None  # name of a backend; "local": this host
+    nodes: int  # of the backend; the other values are for each node
+    option: str | Iterable[str] | Mapping[str, str] | None  # for the engine of the backend
     on_oom: str | None  # bigger, elsewhere, alone or fail
     name: str | None
     cwd: Path | None

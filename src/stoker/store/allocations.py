@@ -22,9 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_COLUMNS = (
-    "id, backend, token, task, state, request, engine_id, node, reason, position, created_at"
-)
+_COLUMNS = "id, backend, token, task, state, request, engine_id, node, reason, position, created_at"
 
 
 class Allocation(Record):
@@ -52,6 +50,19 @@ class RemoteAttempt(Record):
     grace: float | None
 
 
+def _remote(
+    attempt: int, job: int, number: int, state: str, stop_requested: int, grace: float | None
+) -> RemoteAttempt:
+    return RemoteAttempt(
+        attempt=attempt,
+        job=job,
+        number=number,
+        state=state,
+        stop_requested=bool(stop_requested),
+        grace=grace,
+    )
+
+
 def add(
     db: Database, backend: str, token: str, task: int, request: dict[str, Any], now: float
 ) -> int:
@@ -62,6 +73,10 @@ def add(
         (backend, token, task, json.dumps(request), now),
     )
     return int(cursor.lastrowid or 0)
+
+
+def load(db: Database, id: int) -> Allocation:
+    return _row(db.execute(f"SELECT {_COLUMNS} FROM allocations WHERE id = ?", (id,)).fetchone())
 
 
 def open_allocations(db: Database, backend: str) -> list[Allocation]:
@@ -123,7 +138,24 @@ def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
         " AND j.state IN ('submitted', 'starting', 'running', 'stopping') ORDER BY a.job",
         (allocation,),
     )
-    return [RemoteAttempt(*row[:4], bool(row[4]), row[5]) for row in rows]
+    return [_remote(*row) for row in rows]
+
+
+def withdraw(db: Database, allocation: int, now: float) -> None:
+    """Return the jobs of an allocation that was not requested to the queue, and forget it."""
+    for one in unfinished(db, allocation):
+        attempts.unclaim(db, one.attempt, now, "the backend refused it")
+    db.execute("DELETE FROM allocations WHERE id = ?", (allocation,))
+
+
+def profiles_of(db: Database, allocation: int) -> set[int]:
+    """Return the command profiles of the jobs that were handed over with an allocation."""
+    rows = db.execute(
+        "SELECT DISTINCT j.profile FROM attempts a JOIN jobs j ON j.id = a.job"
+        " WHERE a.allocation = ? AND j.profile != 0",
+        (allocation,),
+    )
+    return {row[0] for row in rows}
 
 
 def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
@@ -136,7 +168,7 @@ def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
         " ('submitted', 'starting', 'running', 'stopping') AND l.backend = ? ORDER BY j.id",
         (backend,),
     )
-    return [(row[0], RemoteAttempt(*row[1:5], True, row[6])) for row in rows]
+    return [(allocation, _remote(*row)) for allocation, *row in rows]
 
 
 def active_by_group(db: Database, groups: Iterable[str]) -> dict[str, int]:

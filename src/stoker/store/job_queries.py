@@ -13,7 +13,6 @@ from stoker.store.device_column import parse_device_numbers
 from stoker.store.output_columns import STDERR, STDOUT
 from stoker.store.request_groups import REQUEST_COLUMNS, read_request
 
-
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
@@ -58,6 +57,10 @@ class JobRow(Record):
     gpu_memory: int | None
     gpu_use: float | None
     gpu_energy: float | None
+    node: str | None  # where it runs on a backend
+    node_gpus: str | None  # its GPUs there, as in CUDA_VISIBLE_DEVICES
+    allocation: int | None
+    files_dir: str | None  # the folder of its files; None: the state folder
     on_oom: str | None
     profile: int
     sweep: int | None
@@ -85,11 +88,13 @@ _SELECT = (
     f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    " a.gpu_energy, j.on_oom, j.profile, j.sweep, g.fair_share_group, j.request_group,"
+    " a.gpu_energy, a.node, a.gpus, a.allocation, b.folder, j.on_oom, j.profile, j.sweep,"
+    " g.fair_share_group, j.request_group,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"
     " JOIN request_groups g ON g.id = j.request_group"
     " LEFT JOIN attempts a ON a.id = j.attempt"
+    " LEFT JOIN backends b ON b.name = g.backend"
 )
 
 
@@ -98,7 +103,7 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     fields = dict(zip(columns, row, strict=False))
     fields[request] = read_request(row[len(columns) :])
     fields["fair_share_group"] = to_text(fields["fair_share_group"])
-    for key in ("name", "dedupe", "stdout", "stderr"):
+    for key in ("name", "dedupe", "stdout", "stderr", "files_dir"):
         fields[key] = maybe_text(fields[key])
     fields["argv"] = unpack_words(fields["argv"])
     fields["cwd"] = to_text(fields["cwd"])

@@ -51,6 +51,12 @@ def _estimate(db: Database, id: int) -> Estimate | None:
     return None if row is None or row[0] is None else Estimate(row[0], row[1], max(1, row[2]))
 
 
+def seconds_of(db: Database, id: int) -> float | None:
+    """Return the expected duration of jobs with this profile; None if it is unknown."""
+    known = _estimate(db, id) if id else None
+    return None if known is None else known.seconds
+
+
 def typical_seconds(db: Database) -> float:
     """Return the mean duration of the newest profiles, as the estimate for unknown ones."""
     return float(str(db.value(

@@ -21,6 +21,8 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.WHOLE: Whole,
     kinds.COUNT: Count,
     kinds.GPU_COUNT: Count,
+    kinds.NODE_COUNT: Count,
+    kinds.ENGINE_OPTIONS: list[str] | str,
     kinds.SWITCH: bool,
     kinds.NAME: str,
     kinds.PATH: str,

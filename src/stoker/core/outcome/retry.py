@@ -68,10 +68,13 @@ def judge(
         return Verdict("succeed", cause, 0, None)
     if cause == "user" or stop_requested:
         return Verdict("cancel", "user", exit_code, signal)
-    if cause == "lost":
+    if cause == "engine_cancel":
+        return Verdict("cancel", cause, exit_code, signal)
+    if cause in ("lost", "preempted"):
         if restartable and attempts <= MAX_LOST_RETRIES:
             return Verdict("return", cause, None, None, backoff(attempts, base_delay))
-        return Verdict("lose", cause, None, None)
+        if cause == "lost":
+            return Verdict("lose", cause, None, None)
     if cause == "gpu_oom" and on_oom is not None:
         is_retried = on_oom != "fail" and attempts <= OOM_CAP
     else:

@@ -17,12 +17,15 @@ _STEADY_SECONDS = 60.0
 class HelperProcess:
     """Starts the process when it is needed, and again, with a backoff, when it fails.
 
-    The process exits when it has nothing left to do. Its argument is our PID and its stdin a pipe
-    from us, so it also notices when we exit.
+    The process exits when it has nothing left to do. Its first argument is our PID and its stdin a
+    pipe from us, so it also notices when we exit.
     """
 
-    def __init__(self, module: str, what: str, settings: Settings) -> None:
+    def __init__(
+        self, module: str, what: str, settings: Settings, arguments: tuple[str, ...] = ()
+    ) -> None:
         self._module = module
+        self._arguments = arguments
         self._what = what
         self._settings = settings
         self._pid = 0
@@ -67,7 +70,7 @@ class HelperProcess:
                 pass
 
     def _start(self, now: float) -> str | None:
-        command = [sys.executable, "-P", "-m", self._module, str(os.getpid())]
+        command = [sys.executable, "-P", "-m", self._module, str(os.getpid()), *self._arguments]
         env = dict(os.environ, STOKER_STATE_DIR=self._settings.state_dir)
         try:
             child_end, self._stdin = os.pipe2(os.O_CLOEXEC)

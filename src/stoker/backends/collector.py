@@ -1,0 +1,189 @@
+"""Record in the queue what the workers of a backend report in their event files."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from stoker.backends.chunk_files import EVENTS, LineReader
+from stoker.core.model import Outcome
+from stoker.core.record import Record
+from stoker.daemon.finish_attempt import finish_attempt
+from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.settings import Settings
+from stoker.store import allocations, attempts, events
+from stoker.store.allocations import Allocation, RemoteAttempt
+from stoker.store.database import Database
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# What ended an allocation, as the cause of the jobs that were running in it.
+_TERMINATED = "terminated"
+
+
+class Seen(Record):
+    """What the event file of an allocation says so far, apart from single jobs."""
+
+    is_owned: bool = False
+    is_closed: bool = False
+    was_drained: bool = False
+
+
+class Collector:
+    """Reads event files. All changes are made in the caller's transaction."""
+
+    def __init__(self, db: Database, settings: Settings) -> None:
+        self._db = db
+        self._settings = settings
+        self._readers: dict[int, LineReader] = {}
+        self._announced: dict[int, set[int]] = {}  # attempts that may have started
+        self._seen: dict[int, Seen] = {}
+
+    def has_news(self, allocation: Allocation, folder: str) -> bool:
+        """Whether the event file has grown since it was recorded. Needs no transaction."""
+        try:
+            size = os.stat(os.path.join(folder, EVENTS)).st_size
+        except OSError:
+            return False
+        return size > self._reader(allocation, folder).position
+
+    def seen(self, allocation: Allocation) -> Seen:
+        return self._seen.get(allocation.id, Seen())
+
+    def _reader(self, allocation: Allocation, folder: str) -> LineReader:
+        reader = self._readers.get(allocation.id)
+        if reader is None:
+            reader = self._readers[allocation.id] = self._replayed(allocation, folder)
+        return reader
+
+    def _replayed(self, allocation: Allocation, folder: str) -> LineReader:
+        """A reader at the recorded position; what came before is read once for `announced`."""
+        path = os.path.join(folder, EVENTS)
+        reader = LineReader(path)
+        announced = self._announced.setdefault(allocation.id, set())
+        while reader.position < allocation.position:
+            found = reader.read(allocation.position - reader.position)
+            if not found:
+                break
+            for event in found:
+                self._note(allocation, announced, event)
+        return reader
+
+    def _note(self, allocation: Allocation, announced: set[int], event: dict[str, Any]) -> None:
+        seen = self._seen.get(allocation.id, Seen())
+        kind = event.get("kind")
+        if kind == "reserved":
+            announced.update(attempt for _, attempt in event["jobs"])
+        elif kind == "begun":
+            announced.add(event["attempt"])
+        elif kind == "owned":
+            seen = seen._replace(is_owned=True, is_closed=False)
+        elif kind == "closed":
+            seen = seen._replace(is_closed=True)
+        elif kind == "returned":
+            seen = seen._replace(was_drained=True)
+        self._seen[allocation.id] = seen
+
+    def record(self, allocation: Allocation, folder: str) -> int:
+        """Record new events of an allocation; returns their number."""
+        reader = self._reader(allocation, folder)
+        announced = self._announced[allocation.id]
+        found = reader.read()
+        begun: dict[int, dict[str, Any]] = {}  # starts of attempts that also ended
+        ended = {event["attempt"] for event in found if event.get("kind") == "ended"}
+        for event in found:
+            self._note(allocation, announced, event)
+            if event.get("kind") == "begun" and event["attempt"] in ended:
+                begun[event["attempt"]] = event
+            else:
+                self._record(allocation, event, begun)
+        if found:
+            allocations.update(self._db, allocation.id, position=reader.position)
+        return len(found)
+
+    def rolled_back(self) -> None:
+        """Events of this transaction were not recorded: read them again."""
+        self._readers.clear()
+        self._announced.clear()
+        self._seen.clear()
+
+    def forget(self, allocation: int) -> None:
+        self._readers.pop(allocation, None)
+        self._announced.pop(allocation, None)
+        self._seen.pop(allocation, None)
+
+    # -- single events ---------------------------------------------------------------------------
+
+    def _record(
+        self, allocation: Allocation, event: dict[str, Any], begun: dict[int, dict[str, Any]]
+    ) -> None:
+        kind = event.get("kind")
+        if kind == "owned":
+            allocations.update(
+                self._db, allocation.id, state=allocations.RUNNING, node=event["node"]
+            )
+        elif kind == "begun":
+            attempts.record_start(self._db, event["attempt"], 0, event["at"], 0.0)
+            self._place(event)
+        elif kind == "ended":
+            start = begun.get(event["attempt"])
+            if start is not None:
+                self._place(start)
+            self._end(event, None if start is None else start["at"])
+        elif kind == "returned":
+            jobs = set(event["jobs"])
+            for one in allocations.unfinished(self._db, allocation.id):
+                if one.job in jobs:
+                    self.return_job(one, "the allocation ended before it could start")
+
+    def _place(self, event: dict[str, Any]) -> None:
+        allocations.record_place(self._db, event["attempt"], event["node"], event["gpus"])
+
+    def _end(self, event: dict[str, Any], started: float | None) -> None:
+        cause = event.get("cause")
+        if cause == _TERMINATED:
+            return  # the engine knows why; `end_allocation` records it
+        outcome = Outcome(
+            attempt=event["attempt"],
+            status=event.get("status"),
+            ended_at=event["at"],
+            reason=cause,
+            user_seconds=event.get("user_seconds") or 0.0,
+            system_seconds=event.get("system_seconds") or 0.0,
+            max_rss_bytes=event.get("max_rss_bytes") or 0,
+            detail=event.get("detail"),
+            last_error=event.get("last_error"),
+        )
+        use = GpuUse(
+            memory=event.get("gpu_memory"),
+            utilization=event.get("gpu_use"),
+            energy=event.get("gpu_energy"),
+        )
+        finish_attempt(self._db, self._settings, outcome, use, time.time(), started)
+
+    def return_job(self, one: RemoteAttempt, why: str) -> None:
+        """Return a job to the queue that provably did not start."""
+        attempts.unclaim(self._db, one.attempt, time.time(), why)
+
+    def end_allocation(self, allocation: Allocation, cause: str, reason: str) -> None:
+        """Record the end of an allocation: its jobs have ended, or return to the queue.
+
+        `cause` is that of jobs that were running: the worker did not report their ends.
+        """
+        announced = self._announced.get(allocation.id, set())
+        now = time.time()
+        for one in allocations.unfinished(self._db, allocation.id):
+            if one.attempt not in announced:
+                self.return_job(one, f"its allocation ended before it could start ({reason})")
+                continue
+            outcome = Outcome(attempt=one.attempt, status=None, ended_at=now, reason=cause,
+                              detail=reason or None)  # fmt: skip
+            finish_attempt(self._db, self._settings, outcome, GpuUse(), now)
+            if cause == "lost":
+                events.record_event(self._db, one.job, now, "node_lost", reason)
+        allocations.update(
+            self._db, allocation.id, state=allocations.ENDED, ended_at=now, reason=reason or None
+        )
+        self.forget(allocation.id)

@@ -1,0 +1,353 @@
+"""The driver of one backend: submits its jobs, watches them, and records what happened.
+
+The daemon runs one driver for each backend with work. It has no state outside the database and the
+chunk files: if it is killed, the next one continues. Events of workers are read from files; the
+engine itself is asked with one listing per poll, less often while nothing changes.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sqlite3
+import sys
+import time
+
+from stoker.backends import chunk_files
+from stoker.backends.collector import Collector
+from stoker.backends.hand_over import HandOver
+from stoker.backends.open_backend import open_backend
+from stoker.backends.protocol import (
+    ENDED,
+    PENDING,
+    RUNNING,
+    AllocationRequest,
+    Batch,
+    Rejected,
+    Status,
+    Unreachable,
+)
+from stoker.client.change_feed import ChangeFeed
+from stoker.core.fields import from_fields
+from stoker.daemon.start import wake_daemon
+from stoker.errors import Error
+from stoker.settings import Settings, load_settings
+from stoker.store import allocations, attempts, backends, ready_jobs
+from stoker.store.allocations import Allocation
+from stoker.store.database import open_database
+from stoker.testing.failpoints import failpoint
+
+_FILES_SECONDS = 1.0  # between two looks at event files
+_FIRST_POLL = 2.0
+_MAX_POLL = 30.0
+_NODES_SECONDS = 60.0
+# An engine may report an end before the last events are visible on a network file system.
+_GRACE_SECONDS = 5.0
+_FORGOTTEN_SECONDS = 30.0  # for allocations that the engine does not list
+_KILL_SECONDS = 30.0  # after the grace period of a job, before its allocation is cancelled
+_MAX_WATCHED = 200  # allocations that wait in the engine's queue and may have started
+
+
+class Driver:
+    def __init__(self, settings: Settings, name: str) -> None:
+        self._settings = settings
+        self._db = open_database(settings.state_dir)
+        row = backends.backend(self._db, name)
+        if row is None:
+            raise SystemExit(0)  # removed meanwhile
+        self._name = name
+        self._backend = open_backend(row, settings)
+        self._files = row.folder or settings.state_dir
+        self._folder = os.path.join(self._files, "batches")
+        self._collector = Collector(self._db, settings)
+        self._hand_over = HandOver(self._db, settings, self._backend, self._files, self._folder)
+        self._poll_at = 0.0
+        self._poll_seconds = _FIRST_POLL
+        self._nodes_at = 0.0
+        self._problem = row.problem
+        self._suspects: dict[int, float] = {}  # allocations that seem to have ended, and since when
+        self._stops: dict[int, float] = {}  # attempts that were asked to stop, and when
+        self._retry_at = 0.0  # when to contact the engine again after an error
+        self._failures = 0
+
+    def work(self) -> None:
+        """Run rounds until the backend has nothing to do."""
+        feed = ChangeFeed(self._settings.state_dir)
+        try:
+            self._remove_leftovers()
+            while self._round():
+                feed.wait(self._timeout())
+        finally:
+            feed.close()
+            self._backend.close()
+            self._db.close()
+
+    def _timeout(self) -> float:
+        now = time.monotonic()
+        due = [now + _FILES_SECONDS, max(self._poll_at, self._retry_at)]
+        return max(0.05, min(due) - now)
+
+    def _round(self) -> bool:
+        """One round; returns whether the backend still has work."""
+        is_changed = self._collect()
+        now = time.monotonic()
+        if now >= self._retry_at:
+            try:
+                is_changed |= self._talk(now)
+                self._solved()
+            except Unreachable as error:
+                self._failed(now, str(error))
+            except Rejected as error:
+                self._failed(now, f"refused: {error}")
+        if is_changed:
+            wake_daemon(self._settings.state_dir)
+        return self._has_work()
+
+    def _talk(self, now: float) -> bool:
+        """Everything that needs the engine; returns whether the queue changed."""
+        is_changed = self._resubmit()
+        if now >= self._nodes_at:
+            self._record_nodes(now)
+        is_changed |= self._stop_jobs(now)
+        if self._hand_over.submit_ready():
+            self._poll_soon(now)
+            is_changed = True
+        if now >= self._poll_at and self._open():
+            is_changed |= self._poll(now)
+        return is_changed
+
+    def _has_work(self) -> bool:
+        return bool(self._open()) or bool(ready_jobs.ready_groups(self._db, self._name))
+
+    def _open(self) -> list[Allocation]:
+        return allocations.open_allocations(self._db, self._name)
+
+    def _chunk(self, one: Allocation) -> str:
+        return os.path.join(self._folder, one.token, str(one.task))
+
+    # -- problems --------------------------------------------------------------------------------
+
+    def _failed(self, now: float, problem: str) -> None:
+        """The engine did not answer or refused: nothing is known, so nothing is changed."""
+        self._failures += 1
+        self._retry_at = now + min(60.0, 2.0 ** min(self._failures, 6))
+        self._set_problem(problem)
+
+    def _solved(self) -> None:
+        self._failures = 0
+        self._set_problem(None)
+
+    def _set_problem(self, problem: str | None) -> None:
+        if problem != self._problem:
+            with self._db.transaction():
+                backends.record_problem(self._db, self._name, problem, time.time())
+            self._problem = problem
+            if problem is not None:
+                print(f"backend {self._name}: {problem}", file=sys.stderr, flush=True)
+
+    def _record_nodes(self, now: float) -> None:
+        nodes = self._backend.nodes()
+        self._nodes_at = now + _NODES_SECONDS
+        self._hand_over.nodes = nodes
+        with self._db.transaction():
+            backends.record_nodes(self._db, self._name, nodes, time.time())
+
+    # -- after a crash ---------------------------------------------------------------------------
+
+    def _resubmit(self) -> bool:
+        """Request allocations that an earlier driver recorded and perhaps did not request."""
+        fresh: dict[str, list[Allocation]] = {}
+        for one in self._open():
+            if one.state == allocations.NEW:
+                fresh.setdefault(one.token, []).append(one)
+        for token, found in fresh.items():
+            batch = Batch(
+                token=token,
+                folder=os.path.join(self._folder, token),
+                tasks=tuple(one.task for one in found),
+                request=from_fields(AllocationRequest, found[0].request),
+            )
+            try:
+                ids = self._backend.submit(batch)
+            except Rejected:
+                self._hand_over.withdraw(found)
+                raise
+            self._hand_over.record_ids(found, ids)
+        if fresh:
+            self._poll_soon(time.monotonic())
+        return bool(fresh)
+
+    def _remove_leftovers(self) -> None:
+        """Remove folders of batches that were never recorded or have ended."""
+        known = {one.token for one in self._open()}
+        try:
+            names = os.listdir(self._folder)
+        except FileNotFoundError:
+            return
+        for name in names:
+            if name not in known:
+                shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+
+    # -- events of workers -----------------------------------------------------------------------
+
+    def _collect(self) -> bool:
+        """Record new events of all workers; returns whether there were any."""
+        found = self._open()
+        watched = [one for one in found if one.state == allocations.RUNNING]
+        watched += [one for one in found if one.state != allocations.RUNNING][:_MAX_WATCHED]
+        is_changed = False
+        for one in watched:
+            if self._collector.has_news(one, self._chunk(one)):
+                is_changed |= self._collect_one(one)
+        return is_changed
+
+    def _collect_one(self, one: Allocation) -> bool:
+        """Record the events of one worker, in short transactions."""
+        count = 0
+        while True:
+            try:
+                with self._db.transaction():
+                    found = self._collector.record(one, self._chunk(one))
+                    failpoint("driver.before_record")
+            except (Error, sqlite3.Error):
+                self._collector.rolled_back()
+                raise
+            failpoint("driver.after_record")
+            if not found:
+                break
+            count += found
+        if self._collector.seen(one).is_closed and not allocations.unfinished(self._db, one.id):
+            self._end(one, "completed")
+        return count > 0
+
+    def _end(self, one: Allocation, reason: str, cause: str = "lost") -> None:
+        if self._collector.seen(one).was_drained:
+            self._hand_over.was_drained(one)
+        with self._db.transaction():
+            self._collector.end_allocation(one, cause, reason)
+        self._suspects.pop(one.id, None)
+        if not any(other.token == one.token for other in self._open()):
+            shutil.rmtree(os.path.join(self._folder, one.token), ignore_errors=True)
+
+    # -- the engine's view -----------------------------------------------------------------------
+
+    def _poll_soon(self, now: float) -> None:
+        self._poll_seconds = _FIRST_POLL
+        self._poll_at = min(self._poll_at, now + self._poll_seconds) if self._poll_at > now else now
+
+    def _poll(self, now: float) -> bool:
+        found = [one for one in self._open() if one.state != allocations.NEW]
+        statuses = self._backend.poll(found)
+        is_changed = False
+        for one in found:
+            is_changed |= self._apply(one, statuses.get(one.id), now)
+        self._poll_seconds = _FIRST_POLL if is_changed else min(1.5 * self._poll_seconds, _MAX_POLL)
+        if self._suspects:
+            self._poll_seconds = _FIRST_POLL
+        self._poll_at = now + self._poll_seconds
+        return is_changed
+
+    def _apply(self, one: Allocation, status: Status | None, now: float) -> bool:
+        if status is not None and status.state in (PENDING, RUNNING):
+            self._suspects.pop(one.id, None)
+            return self._update(one, status)
+        # It has ended. The worker's last events decide; they may be a moment away.
+        self._collect_one(one)
+        if self._db.value("SELECT state FROM allocations WHERE id = ?", (one.id,)) == ENDED:
+            return True
+        since = self._suspects.setdefault(one.id, now)
+        is_closed = self._collector.seen(one).is_closed
+        grace = _FORGOTTEN_SECONDS if status is None else _GRACE_SECONDS
+        if not is_closed and self._collector.seen(one).is_owned and now - since < grace:
+            return False
+        if status is None and now - since < grace:
+            return False
+        chunk_files.revoke(self._chunk(one))
+        self._collect_one(one)
+        reason = status.reason if status is not None else "the engine no longer knows it"
+        cause = status.cause if status is not None else None
+        self._end(one, reason, cause or "lost")
+        return True
+
+    def _update(self, one: Allocation, status: Status) -> bool:
+        state = allocations.RUNNING if status.state == RUNNING else allocations.SUBMITTED
+        reason = status.reason or None
+        node = status.node or one.node
+        if one.state == allocations.RUNNING and state == allocations.SUBMITTED:
+            # The engine requeued it. A late listing may also be older than the worker's start.
+            state = one.state
+        if (state, reason, node) == (one.state, one.reason, one.node):
+            return False
+        with self._db.transaction():
+            allocations.update(self._db, one.id, state=state, reason=reason, node=node)
+        return True
+
+    # -- cancel ----------------------------------------------------------------------------------
+
+    def _stop_jobs(self, now: float) -> bool:
+        """Pass on cancellations: to the worker if it runs, else to the engine."""
+        wanted = allocations.to_stop(self._db, self._name)
+        if not wanted:
+            self._stops.clear()
+            return False
+        by_id = {one.id: one for one in self._open()}
+        fresh: dict[int, list[allocations.RemoteAttempt]] = {}
+        to_cancel: list[Allocation] = []
+        for id, attempt in wanted:
+            asked = self._stops.get(attempt.attempt)
+            grace = self._settings.grace if attempt.grace is None else attempt.grace
+            if asked is None:
+                self._stops[attempt.attempt] = now
+                fresh.setdefault(id, []).append(attempt)
+            elif now - asked > grace + _KILL_SECONDS and id in by_id:
+                self._stops[attempt.attempt] = now
+                to_cancel.append(by_id[id])
+        for id, stopping in fresh.items():
+            one = by_id.get(id)
+            if one is None:
+                continue
+            path = os.path.join(self._chunk(one), chunk_files.STOPS)
+            chunk_files.append_lines(
+                path, [{"job": attempt.job, "grace": attempt.grace} for attempt in stopping]
+            )
+            is_all = len(stopping) == len(allocations.unfinished(self._db, id))
+            if one.state != allocations.RUNNING and is_all:
+                to_cancel.append(one)
+        if to_cancel:
+            self._backend.cancel(to_cancel)
+            self._poll_at = now
+        if fresh:
+            with self._db.transaction():
+                for stopping in fresh.values():
+                    for attempt in stopping:
+                        attempts.mark_stopping(self._db, attempt.job)
+        return bool(fresh)
+
+
+def _die_with(parent: int) -> None:
+    """Die with the daemon; the next daemon starts its own driver."""
+    import signal
+
+    from stoker.supervisor.parent_death import send_at_parent_death
+
+    send_at_parent_death(signal.SIGKILL)
+    if os.getppid() != parent:
+        raise SystemExit
+
+
+def main(parent: int, name: str) -> None:
+    _die_with(parent)
+    settings = load_settings()
+    path = os.path.join(settings.state_dir, f"backend-{name}.lock")
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)  # two drivers would submit the same jobs
+    try:
+        Driver(settings, name).work()
+    except Error as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        raise SystemExit(error.exit_code) from None
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

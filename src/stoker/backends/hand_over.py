@@ -1,0 +1,221 @@
+"""Hand ready jobs over to a backend: divide them into chunks and request allocations.
+
+The order of steps makes a crash at any point harmless:
+
+1. write the chunk files       without the records of step 2, they are removed later
+2. record the allocations, and mark the jobs as submitted
+3. request the allocations     repeated with the same token after a crash
+4. record the engine's ids
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+import uuid
+
+from stoker.backends.chunk_files import VERSION, Header, write_chunk
+from stoker.backends.chunk_jobs import chunk_job, to_line
+from stoker.backends.protocol import AllocationRequest, Backend, Batch, Rejected
+from stoker.core.backends.chunks import Candidate, Chunk, divide
+from stoker.core.backends.nodes import UP, Node
+from stoker.core.fields import to_fields
+from stoker.core.model import ReadyJob, Request
+from stoker.settings import Settings
+from stoker.store import allocations, contexts, profiles, ready_jobs, sweeps
+from stoker.store.allocations import Allocation
+from stoker.store.attempts import Claim
+from stoker.store.database import Database
+from stoker.supervisor.runner import boot_id
+from stoker.testing.failpoints import failpoint
+
+_READ = 20_000  # jobs of a request group that are considered at a time
+_UNKNOWN_SLOTS = 8  # of a backend whose nodes are not known
+
+
+class _NotReady(Exception):
+    """A job was cancelled, held or changed since it was read."""
+
+
+class HandOver:
+    def __init__(
+        self, db: Database, settings: Settings, backend: Backend, files: str, folder: str
+    ) -> None:
+        self._db = db
+        self._settings = settings
+        self._backend = backend
+        self._files = files  # where logs and outputs of jobs lie
+        self._folder = folder  # of the chunks
+        self.nodes: list[Node] = []
+        self._slow: set[int] = set()  # profiles whose jobs proved to be longer than expected
+        self._boot = boot_id()
+
+    def submit_ready(self) -> bool:
+        """Hand over what the backend takes now; returns whether jobs were handed over."""
+        is_changed = False
+        limits = sweeps.limits(self._db)
+        for id in ready_jobs.ready_groups(self._db, self._backend.name):
+            group = ready_jobs.load_group(self._db, id)
+            jobs = ready_jobs.first(self._db, group, self._room(group.fair_share_group, limits))
+            if jobs:
+                is_changed |= self._submit(group.request, jobs)
+        return is_changed
+
+    def _room(self, group: str, limits: dict[str, int]) -> int:
+        """How many jobs of a fair-share group may be handed over now."""
+        if group not in limits:
+            return _READ
+        return max(0, limits[group] - allocations.active_by_group(self._db, [group])[group])
+
+    def _submit(self, request: Request, jobs: list[ReadyJob]) -> bool:
+        limits = self._backend.limits()
+        count = len(allocations.open_allocations(self._db, self._backend.name))
+        room = limits.allocations - count
+        if room <= 0:
+            return False
+        candidates = [self._candidate(job) for job in jobs]
+        chunks = divide(
+            candidates, self._slots(request), grace=self._settings.grace,
+            is_single=request.nodes > 1,
+        )[:room]  # fmt: skip
+        by_id = {job.id: job for job in jobs}
+        is_changed = False
+        by_limit: dict[float | None, list[Chunk]] = {}
+        for chunk in chunks:  # the allocations of one batch have equal time limits
+            by_limit.setdefault(chunk.time_limit, []).append(chunk)
+        for limit, alike in by_limit.items():
+            for first in range(0, len(alike), limits.tasks):
+                some = alike[first : first + limits.tasks]
+                is_changed |= self._submit_batch(request, limit, some, by_id)
+        return is_changed
+
+    def _candidate(self, job: ReadyJob) -> Candidate:
+        seconds = profiles.seconds_of(self._db, job.profile)
+        if job.profile in self._slow or job.warn is not None:
+            seconds = max(seconds or 0.0, 1e9)
+        return Candidate(id=job.id, seconds=seconds, time_limit=job.time_limit)
+
+    def _slots(self, request: Request) -> int:
+        """How many jobs with this request the backend can run at the same time."""
+        up = [node for node in self.nodes if node.state == UP]
+        if not up:
+            return _UNKNOWN_SLOTS
+        if not request.gpus:
+            return max(1, sum(node.cpus or 1 for node in up))
+        return max(1, sum(node.gpus // request.gpus for node in up))
+
+    def _submit_batch(
+        self, request: Request, limit: float | None, chunks: list[Chunk],
+        by_id: dict[int, ReadyJob],
+    ) -> bool:  # fmt: skip
+        token = uuid.uuid4().hex[:16]
+        wanted = AllocationRequest(
+            gpus=request.gpus,
+            nodes=request.nodes,
+            seconds=limit,
+            options=request.options,
+            name=_name(by_id[chunks[0].jobs[0]]),
+        )
+        folder = os.path.join(self._folder, token)
+        found: list[Allocation] = []
+        for task, chunk in enumerate(chunks):
+            one = self._record(token, task, chunk, wanted, [by_id[id] for id in chunk.jobs])
+            if one is not None:
+                found.append(one)
+        if not found:
+            shutil.rmtree(folder, ignore_errors=True)
+            return False
+        failpoint("driver.before_submit")
+        batch = Batch(
+            token=token, folder=folder, tasks=tuple(one.task for one in found), request=wanted
+        )
+        try:
+            ids = self._backend.submit(batch)
+        except Rejected:
+            self.withdraw(found)
+            raise
+        failpoint("driver.after_submit")
+        self.record_ids(found, ids)
+        return True
+
+    def _record(
+        self, token: str, task: int, chunk: Chunk, wanted: AllocationRequest, jobs: list[ReadyJob]
+    ) -> Allocation | None:
+        """Write the files of a chunk and record it; None if one of its jobs is not ready now."""
+        folder = os.path.join(self._folder, token, str(task))
+        with self._db.transaction():
+            first = allocations.take_attempt_ids(self._db, len(jobs))
+        header = Header(
+            version=VERSION,
+            files=self._files,
+            grace=self._settings.grace,
+            log_limit=self._settings.log_limit,
+            is_single=chunk.is_single,
+            seconds=wanted.seconds,
+            unknown_seconds=chunk.unknown_seconds,
+            nodes=wanted.nodes,
+        )
+        used = {job.context for job in jobs}
+        made = {id: contexts.load_context(self._db, id) for id in used}
+        lines = [
+            to_line(chunk_job(job, first + place, profiles.seconds_of(self._db, job.profile)))
+            for place, job in enumerate(jobs)
+        ]
+        write_chunk(folder, header, made, lines)
+        failpoint("driver.after_files")
+        try:
+            id = self._claim(token, task, wanted, jobs, first)
+        except _NotReady:
+            shutil.rmtree(folder, ignore_errors=True)
+            return None
+        failpoint("driver.after_claim")
+        return allocations.load(self._db, id)
+
+    def _claim(
+        self, token: str, task: int, wanted: AllocationRequest, jobs: list[ReadyJob], first: int
+    ) -> int:
+        """Record an allocation and the attempts of its jobs; returns its id."""
+        now = time.time()
+        with self._db.transaction():
+            id = allocations.add(self._db, self._backend.name, token, task, to_fields(wanted), now)
+            for place, job in enumerate(jobs):
+                claim = Claim(
+                    attempt=first + place,
+                    job=job.id,
+                    number=job.attempts + 1,
+                    devices=(),
+                    memory=job.request.memory,
+                    at=now,
+                    boot=self._boot,
+                )
+                if not allocations.submit_job(self._db, id, claim):
+                    raise _NotReady
+        return id
+
+    def record_ids(self, found: list[Allocation], ids: dict[int, str]) -> None:
+        with self._db.transaction():
+            for one in found:
+                if one.task in ids:
+                    allocations.update(
+                        self._db, one.id, engine_id=ids[one.task], state=allocations.SUBMITTED
+                    )
+
+    def withdraw(self, found: list[Allocation]) -> None:
+        """The engine refused a batch: its jobs return to the queue."""
+        now = time.time()
+        with self._db.transaction():
+            for one in found:
+                allocations.withdraw(self._db, one.id, now)
+        for one in found:
+            shutil.rmtree(os.path.join(self._folder, one.token, str(one.task)), ignore_errors=True)
+
+    def was_drained(self, one: Allocation) -> None:
+        """A worker returned jobs that it could not start in time: treat them as long."""
+        self._slow.update(allocations.profiles_of(self._db, one.id))
+
+
+def _name(job: ReadyJob) -> str:
+    """The name of a Slurm job, for people who look at Slurm's own listing."""
+    text = job.name or f"job {job.id}"
+    return "".join(char if char.isprintable() else "?" for char in text)[:60]

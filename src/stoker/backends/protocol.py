@@ -1,0 +1,91 @@
+"""The interface of a backend: what its driver needs of Slurm or Ray.
+
+Every method that contacts the engine raises `Unreachable` if the engine does not answer; nothing is
+known then, and nothing is changed. `submit` raises `Rejected` if the engine refuses the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from stoker.core.backends.nodes import Node
+from stoker.core.record import Record
+from stoker.store.allocations import Allocation
+
+PENDING = "pending"
+RUNNING = "running"
+ENDED = "ended"
+
+
+class Unreachable(Exception):
+    """The engine does not answer. The text is shown to users."""
+
+
+class Rejected(Exception):
+    """The engine refused a request. `is_limit`: it may accept it when other jobs have ended."""
+
+    def __init__(self, message: str, is_limit: bool = False) -> None:
+        super().__init__(message)
+        self.is_limit = is_limit
+
+
+class AllocationRequest(Record):
+    """What is requested for each allocation of a batch."""
+
+    gpus: int
+    nodes: int = 1
+    seconds: float | None = None  # time limit; None: the default of the engine
+    options: tuple[str, ...] = ()  # K=V, over the options of the backend
+    name: str = ""
+
+
+class Batch(Record):
+    """Allocations that are requested together. Task N has the folder `folder/N`."""
+
+    token: str
+    folder: str
+    tasks: tuple[int, ...]
+    request: AllocationRequest
+
+
+class Status(Record):
+    """An allocation as the engine reports it."""
+
+    state: str  # pending, running or ended
+    reason: str = ""  # in words of the engine: why it waits, or how it ended
+    node: str = ""
+    cause: str | None = None  # of jobs that it ended: time_limit, cancelled, host_oom, lost
+
+
+class Limits(Record):
+    """`tasks`: the most allocations in one batch; `allocations`: in all, at one time."""
+
+    tasks: int
+    allocations: int
+
+
+class Backend(Protocol):
+    name: str
+
+    def nodes(self) -> list[Node]:
+        """The nodes, with what is free on them."""
+
+    def limits(self) -> Limits: ...
+
+    def submit(self, batch: Batch) -> dict[int, str]:
+        """Request the allocations; returns their ids by task. Harmless to repeat."""
+
+    def adopt(self, token: str) -> dict[int, str]:
+        """The ids of the allocations that were requested with this token, by task."""
+
+    def poll(self, allocations: Iterable[Allocation]) -> dict[int, Status]:
+        """The states of these allocations by their ids here; with one request to the engine.
+
+        An allocation that the engine no longer knows is missing.
+        """
+
+    def cancel(self, allocations: Iterable[Allocation]) -> None:
+        """End allocations. Allocations that have ended are ignored."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,1 @@
+"""Slurm, through its own commands with explicit output formats."""

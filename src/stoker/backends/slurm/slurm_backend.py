@@ -1,0 +1,189 @@
+"""The Slurm backend: allocations are tasks of job arrays.
+
+Jobs are submitted with --no-requeue: Stoker decides about retries, in a new allocation with a new
+attempt number. The token of a batch is the name of its Slurm job, so that a batch is found again
+after a crash between `sbatch` and the record of its id.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable
+
+from stoker.backends.protocol import Batch, Limits, Rejected, Status
+from stoker.backends.slurm.commands import run_slurm
+from stoker.backends.slurm.listing import (
+    SINFO_FORMAT,
+    SQUEUE_FORMAT,
+    Listed,
+    parse_nodes,
+    parse_queue,
+    status_of,
+)
+from stoker.core.backends.nodes import Node
+from stoker.core.backends.options import split_options
+from stoker.store.allocations import Allocation
+
+_NAME = "stoker-"  # before the token in the name of a Slurm job
+_SIGNAL_SECONDS = 90  # before the time limit, the worker gets a signal
+_MAX_ALLOCATIONS = 1000
+_EXPORTED = "HOME,PATH,USER,LOGNAME,LANG"
+
+
+class SlurmBackend:
+    def __init__(self, name: str, options: dict[str, str]) -> None:
+        self.name = name
+        self._own, self._sbatch = split_options(options)
+        self._python = self._own.get("python") or sys.executable
+        self._limits: Limits | None = None
+        self._has_accounting = True
+
+    # -- capacity --------------------------------------------------------------------------------
+
+    def nodes(self) -> list[Node]:
+        argv = ["sinfo", "-h", "-N", "-O", SINFO_FORMAT]
+        if "partition" in self._sbatch:
+            argv += ["-p", self._sbatch["partition"]]
+        return parse_nodes(run_slurm(argv))
+
+    def limits(self) -> Limits:
+        if self._limits is None:
+            found = {}
+            for line in run_slurm(["scontrol", "show", "config"]).splitlines():
+                key, _, value = line.partition("=")
+                found[key.strip()] = value.strip()
+            tasks = int(found.get("MaxArraySize") or 1001) - 1
+            most = int(self._own.get("max-jobs") or _MAX_ALLOCATIONS)
+            self._limits = Limits(tasks=max(1, min(tasks, most)), allocations=most)
+        return self._limits
+
+    # -- submit and adopt ------------------------------------------------------------------------
+
+    def submit(self, batch: Batch) -> dict[int, str]:
+        known = self.adopt(batch.token)
+        tasks = [task for task in batch.tasks if task not in known]
+        if not tasks:
+            return known
+        array = run_slurm(self._argv(batch, tasks), self._script(batch)).strip().split(";")[0]
+        return {**known, **{task: f"{array}_{task}" for task in tasks}}
+
+    def _argv(self, batch: Batch, tasks: list[int]) -> list[str]:
+        request = batch.request
+        options = {**self._sbatch, **split_options(_pairs(request.options))[1]}
+        gpu_type = {**self._own, **split_options(_pairs(request.options))[0]}.get("gpu-type")
+        if request.gpus:
+            kind = f"{gpu_type}:" if gpu_type else ""
+            options["gres"] = f"gpu:{kind}{request.gpus}"
+        if request.seconds is not None and "time" not in options:
+            options["time"] = str(int(-(-request.seconds // 60)))  # minutes, rounded up
+        argv = [
+            "sbatch", "--parsable", f"--job-name={_NAME}{batch.token}",
+            f"--array={_ranges(tasks)}", "--no-requeue", f"--export={_EXPORTED}",
+            f"--output={batch.folder}/slurm-%a.out", "--open-mode=append", "--chdir=/",
+            f"--nodes={request.nodes}", "--ntasks-per-node=1",
+            f"--signal=B:USR2@{_SIGNAL_SECONDS}",
+        ]  # fmt: skip
+        if request.name:
+            argv.append(f"--comment={request.name}")
+        return argv + [
+            f"--{key}={value}" if value else f"--{key}" for key, value in options.items()
+        ]
+
+    def _script(self, batch: Batch) -> str:
+        worker = shlex.join([self._python, "-P", "-m", "stoker.backends.worker"])
+        identity = '"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.${SLURM_RESTART_COUNT:-0}"'
+        folder = f"{shlex.quote(batch.folder)}/$SLURM_ARRAY_TASK_ID"
+        return f"#!/bin/sh\nexec {worker} {folder} --as {identity}\n"
+
+    def adopt(self, token: str) -> dict[int, str]:
+        return {
+            task: f"{one.array}_{task}"
+            for one in self._listing()
+            if one.name == _NAME + token
+            for task in one.tasks
+        }
+
+    # -- poll and cancel -------------------------------------------------------------------------
+
+    def poll(self, allocations: Iterable[Allocation]) -> dict[int, Status]:
+        wanted = {(one.token, one.task): one for one in allocations}
+        found = {}
+        for line in self._listing():
+            token = line.name.removeprefix(_NAME)
+            for task in line.tasks:
+                known = wanted.get((token, task))
+                if known is not None and known.engine_id == f"{line.array}_{task}":
+                    found[known.id] = line.status
+        missing = [one for one in wanted.values() if one.id not in found and one.engine_id]
+        return {**self._accounted(missing), **found}
+
+    def _listing(self) -> list[Listed]:
+        return list(parse_queue(run_slurm(
+            ["squeue", "--me", "-h", "-t", "all", "-o", SQUEUE_FORMAT]
+        )))  # fmt: skip
+
+    def _accounted(self, missing: list[Allocation]) -> dict[int, Status]:
+        """The ends of allocations that left the queue, where Slurm keeps accounting."""
+        if not missing or not self._has_accounting:
+            return {}
+        ids = ",".join(one.engine_id or "" for one in missing)
+        try:
+            text = run_slurm(["sacct", "-n", "-P", "-X", "-j", ids, "-o", "JobID,State,NodeList"])
+        except Rejected:  # accounting storage is disabled
+            self._has_accounting = False
+            return {}
+        by_id = {one.engine_id: one.id for one in missing}
+        found = {}
+        for line in text.splitlines():
+            engine_id, state, node = [*line.split("|"), "", ""][:3]
+            if engine_id in by_id:
+                found[by_id[engine_id]] = status_of(state, "None", node)
+        return found
+
+    def cancel(self, allocations: Iterable[Allocation]) -> None:
+        by_array: dict[str, list[int]] = {}
+        for one in allocations:
+            if one.engine_id:
+                array, _, task = one.engine_id.rpartition("_")
+                by_array.setdefault(array, []).append(int(task))
+        ids = [f"{array}_[{_ranges(sorted(tasks))}]" for array, tasks in by_array.items()]
+        if ids:
+            try:
+                run_slurm(["scancel", *ids])
+            except Rejected as error:
+                if "invalid job id" not in str(error).lower():  # it has ended
+                    raise
+
+    def close(self) -> None:
+        pass
+
+
+def worker_output(folder: str, task: int) -> str:
+    """The last line that the worker of a task printed, for error messages."""
+    try:
+        with open(os.path.join(folder, f"slurm-{task}.out"), "rb") as file:
+            lines = file.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""
+
+
+def _pairs(options: Iterable[str]) -> dict[str, str]:
+    return dict(one.partition("=")[::2] for one in options)
+
+
+def _ranges(tasks: list[int]) -> str:
+    """The indices of an array.
+
+    >>> _ranges([0, 1, 2, 5])
+    '0-2,5'
+    """
+    parts: list[list[int]] = []
+    for task in tasks:
+        if parts and task == parts[-1][1] + 1:
+            parts[-1][1] = task
+        else:
+            parts.append([task, task])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in parts)

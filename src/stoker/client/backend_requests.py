@@ -1,0 +1,80 @@
+"""Requests for backends: checked against what a backend can do, and completed with defaults."""
+
+from __future__ import annotations
+
+from stoker.client.job_options import OptionNames, ParsedOptions
+from stoker.core.backends.capabilities import CAPABILITIES, LOCAL
+from stoker.core.backends.nodes import impossible_reason
+from stoker.core.backends.options import check_options
+from stoker.core.formats.suggestions import nearest
+from stoker.core.model import Request
+from stoker.errors import Impossible, NotFound, UsageError
+from stoker.settings import Settings, prepare_state_dir
+from stoker.store import backends
+from stoker.store.backends import BackendRow
+from stoker.store.database import Database, open_database
+
+
+def complete_for_backend(options: ParsedOptions, settings: Settings, name: str) -> Request:
+    """Return the request for a backend.
+
+    Raises NotFound for an unknown backend, UsageError for an option that it cannot satisfy, and
+    Impossible for a request that no node can satisfy.
+    """
+    prepare_state_dir(settings)
+    db = open_database(settings.state_dir)
+    try:
+        row = find_backend(db, name)
+    finally:
+        db.close()
+    request = options.request._replace(backend=row.name)
+    _check_capabilities(request, row, options)
+    if request.gpus < 0:
+        has_gpus = not row.nodes or any(node.gpus for node in row.nodes)
+        request = request._replace(gpus=1 if has_gpus else 0)
+    reason = impossible_reason(request, row.nodes, row.name)
+    if reason is not None:
+        raise Impossible(reason, f"its nodes: stoker gpus --on {row.name}", "gpus")
+    return request
+
+
+def find_backend(db: Database, name: str) -> BackendRow:
+    """Return a backend. Raises NotFound if there is none of that name."""
+    row = backends.backend(db, name)
+    if row is None:
+        known = [one.name for one in backends.backends(db)]
+        near = nearest(name, known)
+        hint = "add it with: stoker backend add NAME slurm"
+        if known:
+            hint = f"did you mean `{near}`?" if near else f"backends: local, {', '.join(known)}"
+        raise NotFound(f"there is no backend `{name}`", hint, field="on")
+    return row
+
+
+def _check_capabilities(request: Request, row: BackendRow, options: ParsedOptions) -> None:
+    capabilities = CAPABILITIES[row.kind]
+    given = {
+        "gpu_ids": bool(request.ids),
+        "prefer": bool(request.prefer),
+        "gpu_model": request.model is not None,
+        "min_gpu_mem": request.min_memory is not None,
+    }
+    for key, why in capabilities.refused.items():
+        if given.get(key):
+            raise UsageError(
+                f"{options.named(key)} is not possible on `{row.name}`: {why}",
+                f"remove it{_instead(row.kind, key, options.named)}",
+                key,
+            )
+    check_options(row.kind, dict(one.partition("=")[::2] for one in request.options))
+
+
+def _instead(kind: str, key: str, named: OptionNames) -> str:
+    if kind == "slurm" and key in ("gpu_model", "min_gpu_mem"):
+        examples = [named("option", "constraint=NAME"), named("option", "gpu-type=NAME")]
+        return f", or use {' or '.join(examples)}"
+    return ""
+
+
+def is_local(name: str | None) -> bool:
+    return name in (None, "", LOCAL)

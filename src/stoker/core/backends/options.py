@@ -1,0 +1,59 @@
+"""The options of backends: `--option K=V` of `stoker backend add` and of single jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stoker.core.backends.capabilities import RAY, SLURM
+from stoker.core.formats.suggestions import nearest
+from stoker.errors import UsageError
+
+# Options of Stoker itself; all others of a Slurm backend are options of sbatch.
+OWN = {
+    SLURM: {
+        "python": "Python interpreter with Stoker on the nodes (default: that of the daemon)",
+        "max-jobs": "most Slurm jobs at a time (default: 1000)",
+        "gpu-type": "type of GPU to request, as in gres=gpu:TYPE:N",
+    },
+    RAY: {
+        "address": "address of the Ray cluster (default: $RAY_ADDRESS)",
+        "token-file": "file with the authentication token of the cluster",
+        "python": "Python interpreter with Stoker on the nodes (default: that of the daemon)",
+        "shared": "whether all nodes see the same files: yes or no (default: found out)",
+    },
+}
+# Options of sbatch that Stoker sets itself.
+_RESERVED = frozenset((
+    "array", "batch", "chdir", "comment", "dependency", "error", "export", "export-file", "gpus",
+    "gpus-per-node", "gpus-per-task", "gres", "hold", "input", "job-name", "kill-on-invalid-dep",
+    "no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "parsable", "quiet",
+    "requeue", "signal", "test-only", "wait", "wrap",
+))  # fmt: skip
+
+
+def split_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the options of Stoker and those of sbatch."""
+    own = {key: value for key, value in options.items() if key in OWN[SLURM]}
+    return own, {key: value for key, value in options.items() if key not in own}
+
+
+def check_options(kind: str, options: Mapping[str, str]) -> None:
+    """Raise UsageError for an option that a backend of this kind does not take."""
+    for key, value in options.items():
+        if not key or key.startswith("-") or any(char.isspace() for char in key):
+            raise UsageError(
+                f"`{key}` is not the name of an option", "write K=V, e.g. partition=gpu"
+            )
+        if kind == SLURM and key in _RESERVED:
+            raise UsageError(
+                f"the option `{key}` of sbatch is set by Stoker", "use the options of the job"
+            )
+        if kind == RAY and key not in OWN[RAY]:
+            near = nearest(key, OWN[RAY])
+            known = ", ".join(OWN[RAY])
+            raise UsageError(
+                f"`{key}` is not an option of a Ray backend",
+                f"did you mean `{near}`?" if near else f"options: {known}",
+            )
+        if key == "max-jobs" and not (value.isdigit() and int(value)):
+            raise UsageError(f"`max-jobs` must be a number from 1, not `{value}`")

@@ -1,0 +1,62 @@
+"""The verdict on an ended attempt, and its record for attempts on backends."""
+
+from __future__ import annotations
+
+from stoker.core.model import Outcome
+from stoker.core.outcome.retry import Verdict, judge, without_retry
+from stoker.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.daemon.profile_updates import EndedAttempt, learn
+from stoker.settings import Settings
+from stoker.store import attempts, ready_jobs, sweeps
+from stoker.store.database import Database
+
+
+def judge_attempt(
+    db: Database,
+    settings: Settings,
+    outcome: Outcome,
+    job: attempts.JobToJudge,
+    started_at: float | None,
+) -> Verdict:
+    """Decide what becomes of the job; a stopped sweep starts no further attempts."""
+    verdict = judge(
+        outcome,
+        attempts=job.attempts,
+        retries=job.retries,
+        restartable=job.restartable,
+        stop_requested=job.stop_requested,
+        base_delay=settings.retry_delay,
+        on_oom=job.on_oom,
+        requeues=job.requeues,
+        seconds=outcome.ended_at - (started_at or outcome.ended_at),
+    )
+    if job.sweep is None:
+        return verdict
+    by_user = verdict.cause == "user"
+    if (by_user or verdict.delay is not None) and sweeps.is_stopped(db, job.sweep):
+        return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
+    return verdict
+
+
+def finish_attempt(
+    db: Database,
+    settings: Settings,
+    outcome: Outcome,
+    use: GpuUse,
+    now: float,
+    started: float | None = None,
+) -> None:
+    """Record the end of an attempt that did not run on this host, unless it is recorded already.
+
+    `started`: when it started, if that is not recorded yet.
+    """
+    job = attempts.load_job_to_judge(db, outcome.attempt)
+    if job is None:
+        return
+    started_at = job.started_at if started is None else started
+    verdict = judge_attempt(db, settings, outcome, job, started_at)
+    attempts.finish(db, job, outcome, verdict, now, started)
+    group = ready_jobs.load_group(db, job.request_group)
+    ended = EndedAttempt(job=job, outcome=outcome, verdict=verdict, use=use, started_at=started_at)
+    learn(db, FixedGpus(()), group, ended)
