@@ -13,8 +13,7 @@ from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural
 from stoker.core.model import Context, Device, JobSpec
 from stoker.errors import Unavailable
-from stoker.store.database import Database
-from stoker.store.submit import Submission
+from stoker.store.submit import Copied, Submission
 from stoker.supervisor.logs import job_folder
 
 _BLOCK = 256  # jobs that are recorded in the worker's database at a time
@@ -130,10 +129,17 @@ class ChunkSource:
 
     def submit(self, submission: Submission, specs: list[JobSpec]) -> None:
         """Record the jobs that were read last, under their ids in the queue."""
-        jobs, db = self._reading, submission.db
-        with db.transaction():
-            submission.insert_as([job.job for job in jobs], specs, time.time())
-            _set_numbers(db, jobs)
+        copies = [
+            Copied(
+                id=job.job,
+                attempts=job.number - 1,
+                batch=job.batch,
+                batch_index=job.batch_index,
+            )
+            for job in self._reading
+        ]
+        with submission.db.transaction():
+            submission.insert_copies(list(zip(specs, copies, strict=True)), time.time())
 
     # -- what became of them -----------------------------------------------------------------------
 
@@ -157,11 +163,3 @@ class ChunkSource:
 
     def unfinished(self) -> list[int]:
         return list(self._jobs)
-
-
-def _set_numbers(db: Database, jobs: list[ChunkJob]) -> None:
-    """Continue the attempt numbers of the queue, and keep the position in the submit."""
-    db.executemany(
-        "UPDATE jobs SET attempts = ?, batch = ?, batch_index = ? WHERE id = ?",
-        [(job.number - 1, job.batch, job.batch_index, job.job) for job in jobs],
-    )

@@ -19,7 +19,6 @@ from stoker.backends.collector import Collector
 from stoker.backends.hand_over import HandOver
 from stoker.backends.open_backend import open_backend
 from stoker.backends.protocol import (
-    ENDED,
     PENDING,
     RUNNING,
     AllocationRequest,
@@ -254,7 +253,7 @@ class Driver:
             return self._update(one, status)
         # It has ended. The worker's last events decide; they may be a moment away.
         self._collect_one(one)
-        if self._db.value("SELECT state FROM allocations WHERE id = ?", (one.id,)) == ENDED:
+        if allocations.load(self._db, one.id).state == allocations.ENDED:
             return True
         since = self._suspects.setdefault(one.id, now)
         is_closed = self._collector.seen(one).is_closed

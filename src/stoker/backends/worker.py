@@ -34,6 +34,7 @@ from stoker.daemon.foreground import Foreground
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.settings import Settings
+from stoker.store import attempts
 from stoker.store.database import Database, open_database
 from stoker.store.meta import tag_base
 from stoker.supervisor.logs import job_folder, log_path
@@ -43,6 +44,7 @@ _POLL_SECONDS = 1.0  # between two looks at stops.jsonl
 _SYNC_SECONDS = 0.5  # an event is visible to the driver after this long
 _STOP_MARGIN = 10.0  # seconds before the end of the allocation at which jobs are stopped
 _MAX_RESERVED = 256
+_NONE = (None, None, None)
 
 
 class Revoked(Exception):
@@ -246,11 +248,7 @@ class Worker(EventListener):
         self.foreground.finished_one()
         self.source.finished(job)
         cause = outcome.reason
-        memory, use, energy = self.db.execute(
-            "SELECT gpu_memory, gpu_use, gpu_energy FROM attempts WHERE job = ?"
-            " ORDER BY number DESC LIMIT 1",
-            (job,),
-        ).fetchone() or (None, None, None)  # fmt: skip
+        memory, use, energy = attempts.gpu_use(self.db, job) if self.gpus.is_monitored else _NONE
         self._events.write(
             "ended", job=job, attempt=self._attempts[job], status=outcome.status,
             at=outcome.ended_at, cause=cause, detail=outcome.detail,

@@ -178,6 +178,16 @@ def record_gpu_use(
     )
 
 
+def gpu_use(db: Database, job: int) -> tuple[int | None, float | None, float | None]:
+    """Return memory (bytes), utilization (percent) and energy (joules) of the newest attempt."""
+    row = db.execute(
+        "SELECT gpu_memory, gpu_use, gpu_energy FROM attempts WHERE job = ?"
+        " ORDER BY number DESC LIMIT 1",
+        (job,),
+    ).fetchone()
+    return row or (None, None, None)
+
+
 def finish(
     db: Database, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
     started: float | None,

@@ -45,6 +45,15 @@ class Receipt(Record):
         return [*range(self.first, self.first + self.added), *self.existing]
 
 
+class Copied(Record):
+    """What a copy of another queue's job keeps: id, number of attempts, place in its submit."""
+
+    id: int
+    attempts: int
+    batch: int | None
+    batch_index: int | None
+
+
 class Submission:
     """One submit, in any number of chunks."""
 
@@ -67,10 +76,14 @@ class Submission:
         failpoint("submit.after_commit")
         return receipt
 
-    def insert_as(self, ids: list[int], specs: list[JobSpec], now: float) -> None:
-        """Add jobs with given ids inside the caller's transaction, for copies of a queue's jobs."""
-        rows = [self._row(spec, id, now, None) for id, spec in zip(ids, specs, strict=True)]
+    def insert_copies(self, copies: list[tuple[JobSpec, Copied]], now: float) -> None:
+        """Add copies of another queue's jobs inside the caller's transaction."""
+        rows = [self._row(spec, copied.id, now, None) for spec, copied in copies]
         self._db.executemany(_INSERT, rows)
+        self._db.executemany(
+            "UPDATE jobs SET attempts = ?, batch = ?, batch_index = ? WHERE id = ?",
+            [(one.attempts, one.batch, one.batch_index, one.id) for _, one in copies],
+        )
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs inside the caller's transaction."""
