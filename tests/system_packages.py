@@ -35,6 +35,7 @@ def needs() -> list[Need]:
     """All system requirements of the tests."""
     programs = ("unshare", "nsenter", "prlimit", "setsid", "setpriv")
     slurm = ("munge", "slurmctld", "slurmd", "slurm-client")
+    accounting = ("slurmdbd", "mariadb-server-core", "mariadb-client-core")
     return [
         Need(
             "Python's ensurepip",
@@ -46,6 +47,11 @@ def needs() -> list[Need]:
         Need("host names", ("hostname",), shutil.which("hostname") is not None),
         Need("network interfaces", ("iproute2",), shutil.which("ip") is not None),
         Need("Slurm", slurm, all(map(shutil.which, ("munged", "slurmctld", "slurmd", "sbatch")))),
+        Need(
+            "Slurm's accounting",
+            accounting,
+            all(map(shutil.which, ("slurmdbd", "mariadbd", "mariadb-install-db"))),
+        ),
         Need("mount", ("mount",), shutil.which("mount") is not None),
         Need("file systems in files", ("e2fsprogs",), shutil.which("mkfs.ext4") is not None),
         Need("a browser", ("chromium", "fonts-dejavu-core"), browser() is not None),

@@ -24,6 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
+from tests.engines import slurm_accounting
 from tests.engines.loopback import free_address, free_ports
 from tests.engines.simulated_host import SimulatedHost, has_namespaces, kill
 from tests.lab import wait_until
@@ -51,6 +52,7 @@ class SlurmCluster:
         features: Mapping[str, str] | None = None,
         partitions: Mapping[str, str] | None = None,
         requeue_delay: int = 120,
+        accounting: bool = False,
         **settings: str | int,
     ) -> None:
         """Describe a cluster; nothing is started.
@@ -59,12 +61,14 @@ class SlurmCluster:
         partitions -- names and options, e.g. {"main": "Default=YES", "low": "PriorityTier=1"}
         requeue_delay -- seconds until a requeued job is eligible again (5 or more). The same
             number limits the life of credentials, so a loaded machine needs more than 5.
+        accounting -- start slurmdbd with its own database, for `sacct`, accounts and limits
         """
         self.node_names = [f"n{number + 1}" for number in range(nodes)]
         self._cpus, self._gpus, self._memory_mb = cpus, gpus, memory_mb
         self._features = features or {}
         self._partitions = partitions or {"main": "Default=YES MaxTime=INFINITE"}
         self._requeue_delay = requeue_delay
+        self._accounting = accounting
         self._settings = settings
         # Short: the path of a socket may have only 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
@@ -149,6 +153,8 @@ class SlurmCluster:
         self._write_files()
         self._hosts = {name: self._new_host(name) for name in ("control", *self.node_names)}
         self.start_munge()
+        if self._accounting:
+            self.start_accounting()
         self.start_controller()
         for node in self.node_names:
             self.start_slurmd(node)
@@ -180,11 +186,37 @@ class SlurmCluster:
         words += [f"--key-file={self.folder}/etc/munge.key", f"--socket={run}/munge.sock"]
         words += [f"--pid-file={run}/munged.pid", f"--seed-file={run}/munged.seed"]
         self._start("munged", "control", *words)
-        wait_until(lambda: self._accepts(run / "munge.sock"), what="munge to listen")
+        wait_until(lambda: _accepts(run / "munge.sock"), what="munge to listen")
 
     def stop_munge(self) -> None:
         """Stop munge; after this, no client and no daemon can authenticate."""
         self._stop("munged", signal.SIGTERM)
+
+    def start_accounting(self) -> None:
+        """Start the database server and slurmdbd, which listens only on the cluster's address."""
+        words = slurm_accounting.database_command(self.folder)
+        self._start("mariadbd", "control", *words)
+        wait_until(lambda: _accepts(self.folder / "database" / "server.sock"), what="mariadbd")
+        self._start("slurmdbd", "control", "slurmdbd", "-D")
+        address = self.address, self._accounting_port
+        wait_until(lambda: _connects(address), 60, "slurmdbd to listen")
+        # Fails if it exists, after a restart.
+        self.try_run("sacctmgr", "-i", "add", "cluster", "test")
+
+    def change_accounts(self, *words: str) -> None:
+        """Run `sacctmgr` with these words, e.g. "modify", "user", "root", "set", "MaxSubmitJobs=1".
+
+        Restarts the controller, to which slurmdbd cannot connect: it takes the address from a
+        connection of the controller, and that is not the one where the controller listens.
+        """
+        self.run("sacctmgr", "-i", *words)
+        self.stop_controller()
+        self.start_controller()
+
+    def stop_accounting(self) -> None:
+        """Stop slurmdbd; the controller keeps what it has to report, and `sacct` fails."""
+        self._stop("slurmdbd", signal.SIGTERM)
+        self._stop("mariadbd", signal.SIGTERM)
 
     def start_controller(self) -> None:
         """Start slurmctld with the state of its last run; returns when it answers."""
@@ -240,15 +272,12 @@ class SlurmCluster:
     def _start(self, name: str, host: str, *argv: str) -> None:
         assert name not in self._daemons, f"{name} is running"
         env = {"PATH": os.environ["PATH"], **self.environment()}
+        env |= slurm_accounting.database_environment(self.folder)
         with open(self.folder / "log" / f"{name}.log", "ab") as log:
             self._daemons[name] = self._hosts[host].start(argv, env, log)
 
     def _stop(self, name: str, number: int) -> None:
         kill(self._daemons.pop(name), number)
-
-    def _accepts(self, path: Path) -> bool:
-        with socket.socket(socket.AF_UNIX) as client:
-            return client.connect_ex(str(path)) == 0
 
     # -- files ---------------------------------------------------------------------------------
 
@@ -269,7 +298,12 @@ class SlurmCluster:
         key.chmod(0o400)
         (self.folder / "etc" / "cgroup.conf").touch()
         (self.folder / "etc" / "gres.conf").write_text(self._gres_conf())
-        (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf())
+        port, self._accounting_port, *node_ports = free_ports(
+            self.address, 2 + len(self.node_names)
+        )
+        (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf(port, node_ports))
+        if self._accounting:
+            slurm_accounting.write_files(self.folder, self.address, self._accounting_port)
         own = f"{self.address} {' '.join(['control', *self.node_names])}\n"
         (self.folder / "etc" / "hosts").write_text(own + Path("/etc/hosts").read_text())
 
@@ -282,9 +316,8 @@ class SlurmCluster:
         nodes = ",".join(self.node_names)
         return f"NodeName={nodes} Name=gpu File={self.folder}/dev/nvidia[0-{self._gpus - 1}]\n"
 
-    def _slurm_conf(self) -> str:
+    def _slurm_conf(self, port: int, node_ports: list[int]) -> str:
         folder, address = self.folder, self.address
-        port, *node_ports = free_ports(address, 1 + len(self.node_names))
         settings: dict[str, str | int] = {
             "ClusterName": "test",
             "SlurmctldHost": f"control({address})",
@@ -323,6 +356,8 @@ class SlurmCluster:
             # Listen only on the address of the cluster, not on those of the host.
             "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
         }
+        if self._accounting:
+            settings |= slurm_accounting.settings(folder, address, self._accounting_port)
         lines = [f"{key}={value}" for key, value in (settings | self._settings).items()]
         for node, node_port in zip(self.node_names, node_ports, strict=True):
             lines.append(
@@ -335,3 +370,13 @@ class SlurmCluster:
             nodes = "" if "Nodes=" in options else "Nodes=ALL "
             lines.append(f"PartitionName={name} {nodes}State=UP {options}")
         return "\n".join(lines) + "\n"
+
+
+def _connects(address: tuple[str, int]) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(address) == 0
+
+
+def _accepts(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        return client.connect_ex(str(path)) == 0

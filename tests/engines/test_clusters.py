@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.engines.ray_cluster import RayCluster
+from tests.engines.slurm_accounting import has_accounting
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate, is_alive
 from tests.lab import wait_until
@@ -143,9 +144,30 @@ def test_two_slurm_clusters_do_not_see_each_other(new_slurm: NewSlurm) -> None:
     assert set(second.node_states()) == {"n1"}
 
 
+@pytest.mark.slow
+def test_slurm_accounting_keeps_exit_codes_and_enforces_limits(new_slurm: NewSlurm) -> None:
+    if not has_accounting():
+        pytest.skip("needs slurmdbd and MariaDB")
+    slurm = new_slurm(accounting=True, AccountingStorageEnforce="limits", MinJobAge=2)
+    job = slurm.submit("exit 7", "--gpus-per-node=2")
+    row = "sacct", "-n", "-P", "-X", "-o", "State,ExitCode", "-j", job
+    # slurmctld reports to slurmdbd with a delay: `squeue` knows earlier.
+    wait_until(lambda: slurm.run(*row) == "FAILED|7:0\n", 60, "the record of the job")
+    slurm.change_accounts("modify", "user", "root", "set", "MaxSubmitJobs=1")
+    slurm.submit("true", "--hold")
+    refused = slurm.try_run("sbatch", "--wrap=true")
+    assert refused.returncode == 1
+    assert "error: AssocMaxSubmitJobLimit\n" in refused.stderr
+    slurm.stop_accounting()
+    assert "Problem talking to the database" in slurm.try_run(*row).stderr
+    slurm.start_accounting()
+    assert slurm.run(*row) == "FAILED|7:0\n"
+
+
 _KILLED = """
 import sys, time
 from tests.engines.ray_cluster import RayCluster
+from tests.engines.slurm_accounting import has_accounting
 from tests.engines.slurm_cluster import SlurmCluster
 cluster = SlurmCluster()
 print(cluster.folder, flush=True)
