@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from stoker.client.reports import JobFiles, save_before_removal
 from stoker.core.states import FINAL
-from stoker.store import changes, function_folders, job_queries
+from stoker.store import backends, changes, function_folders, job_queries
 from stoker.store.database import Database
 from stoker.supervisor.logs import remove_files
 
@@ -38,7 +38,8 @@ class Removal:
 
     def _remove_batch(self, ids: list[int]) -> None:
         final = job_queries.in_states(self._db, ids, FINAL)
-        self.log_bytes += remove_files(self._db.folder, final)
+        for folder in (self._db.folder, *backends.folders(self._db)):
+            self.log_bytes += remove_files(folder, final)
         self.jobs += changes.remove(self._db, final)
         if self._on_progress is not None:
             self._on_progress(len(self.jobs))

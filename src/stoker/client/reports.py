@@ -32,25 +32,27 @@ _MAX_FAILURES = 100
 
 
 class JobFiles(Record):
-    """The paths of job files, in the folder of a queue or of a foreground run."""
+    """The paths of job files, in the folder of a queue or of a foreground run.
+
+    `elsewhere`: the folder of a backend (`files_dir` of a row); None: the folder of the queue.
+    """
 
     folder: str
     is_run: bool = False
 
-    def metrics(self, job: int) -> str:
-        folder = (
-            os.path.join(self.folder, str(job)) if self.is_run else job_folder(self.folder, job)
-        )
-        return metrics_path(folder)
+    def metrics(self, job: int, elsewhere: str | None = None) -> str:
+        if self.is_run:
+            return metrics_path(os.path.join(self.folder, str(job)))
+        return metrics_path(job_folder(elsewhere or self.folder, job))
 
-    def has_stop(self, job: int | None) -> bool:
-        """Whether the sweep of the job has requested that it stop early."""
-        return job is not None and os.path.exists(stop_path(job_folder(self.folder, job)))
+    def stop_file(self, job: int, elsewhere: str | None = None) -> str:
+        """Exists if the sweep of the job has requested that it stop early."""
+        return stop_path(job_folder(elsewhere or self.folder, job))
 
-    def log(self, job: int, number: int) -> str:
+    def log(self, job: int, number: int, elsewhere: str | None = None) -> str:
         if self.is_run:
             return run_log_path(self.folder, job, number)
-        return log_path(self.folder, job, number)
+        return log_path(elsewhere or self.folder, job, number)
 
 
 class Source(Record):
@@ -60,6 +62,7 @@ class Source(Record):
     attempts: int
     stdout: str | None
     is_finished: bool
+    files_dir: str | None = None
 
 
 class Reported(Record):
@@ -89,7 +92,7 @@ def sweep_reports(db: Database, files: JobFiles, sweep: SweepRow) -> list[Report
             _seconds(trial.started_at, trial.ended_at), _extra(trial, commands),
         )  # fmt: skip
         if has_early_stop:
-            was_stopped = trial.cause == "stopped_early" or files.has_stop(trial.job)
+            was_stopped = trial.cause == "stopped_early" or has_stop(files, trial)
             row = row._replace(extra={**row.extra, "stopped": "early" if was_stopped else None})
         found.append(Reported(row, collector.summary, source, _error(collector)))
     if fresh:
@@ -120,7 +123,7 @@ def job_reports(db: Database, files: JobFiles, jobs: Iterable[JobRow]) -> list[R
     """The reports of single jobs; a job of a trial has the parameters of the trial."""
     found = []
     for job in jobs:
-        source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
+        source = source_of_job(job)
         collector = collect(files, source, Collector())
         number, point = sweeps.trial_of(db, job.id) or (None, "{}")
         params = {name: data for name, (data, _) in json.loads(point).items()}
@@ -146,18 +149,16 @@ def failures(files: JobFiles, trials: Iterable[TrialRow]) -> list[Failure]:
     found: dict[str, Failure] = {}
     for trial in bad[-_MAX_FAILURES:]:
         assert trial.job is not None
-        message = trial.detail or last_logged_error(
-            files, trial.job, trial.attempts or 0, trial.stdout
-        )
+        path = trial.stdout or files.log(trial.job, trial.attempts or 0, trial.files_dir)
+        message = trial.detail or last_logged_error(path)
         message = message or trial.cause or "unknown cause"
         count = found[masked(message)].trials if masked(message) in found else 0
         found[masked(message)] = Failure(count + 1, trial.job, message)
     return sorted(found.values(), key=lambda one: -one.trials)
 
 
-def last_logged_error(files: JobFiles, job: int, attempts: int, stdout: str | None) -> str | None:
-    """The last error in the log of the newest attempt of a job; None if the log is empty."""
-    path = stdout or files.log(job, attempts)
+def last_logged_error(path: str) -> str | None:
+    """The last error in a log; None if it is empty."""
     try:
         size = os.stat(path).st_size
     except OSError:
@@ -176,7 +177,28 @@ def save_before_removal(db: Database, files: JobFiles, jobs: list[int]) -> None:
 def source_of(trial: TrialRow) -> Source | None:
     if trial.job is None or trial.state is None:
         return None
-    return Source(trial.job, trial.attempts or 0, trial.stdout, trial.state in FINAL)
+    return Source(
+        job=trial.job,
+        attempts=trial.attempts or 0,
+        stdout=trial.stdout,
+        is_finished=trial.state in FINAL,
+        files_dir=trial.files_dir,
+    )
+
+
+def source_of_job(row: JobRow) -> Source:
+    return Source(
+        job=row.id,
+        attempts=row.attempts,
+        stdout=row.stdout,
+        is_finished=row.state in FINAL,
+        files_dir=row.files_dir,
+    )
+
+
+def has_stop(files: JobFiles, trial: TrialRow) -> bool:
+    """Whether the sweep of a trial has requested that it stop early."""
+    return trial.job is not None and os.path.exists(files.stop_file(trial.job, trial.files_dir))
 
 
 def stored_collector(trial: TrialRow) -> Collector | None:
@@ -201,7 +223,7 @@ def collect(files: JobFiles, source: Source, collector: Collector) -> Collector:
 
 
 def _feed(files: JobFiles, source: Source, collector: Collector) -> None:
-    metrics = files.metrics(source.job)
+    metrics = files.metrics(source.job, source.files_dir)
     for piece in _pieces(metrics, collector.metrics.position):
         collector.feed_metrics(piece)
     for number, path in _logs(files, source):
@@ -215,13 +237,14 @@ def _feed(files: JobFiles, source: Source, collector: Collector) -> None:
 def curve_of(files: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
     """The (step, value) pairs of one metric."""
     logs = ((number, _pieces(path)) for number, path in _logs(files, source))
-    return curve(metric, _pieces(files.metrics(source.job)), logs)
+    return curve(metric, _pieces(files.metrics(source.job, source.files_dir)), logs)
 
 
 def _logs(files: JobFiles, source: Source) -> list[tuple[int, str]]:
     if source.stdout is not None:  # a file chosen by the user holds all attempts
         return [(max(1, source.attempts), source.stdout)]
-    return [(n, files.log(source.job, n)) for n in range(1, source.attempts + 1)]
+    numbers = range(1, source.attempts + 1)
+    return [(number, files.log(source.job, number, source.files_dir)) for number in numbers]
 
 
 def _pieces(path: str, start: int = 0) -> Iterator[bytes]:

@@ -58,6 +58,22 @@ def devices_of(row: JobRow) -> tuple[int, ...]:
     return () if row.state in WAITING else row.devices
 
 
+def place_words(row: JobRow) -> str:
+    """Where a job runs, for a cell: `0,1`, or `lab n2:0` on a backend; `(1)` while it waits."""
+    if not row.request.backend:
+        return ",".join(map(str, devices_of(row))) or (f"({row.gpus})" if row.gpus else "-")
+    place = row.request.backend
+    if row.node is None or row.state in (*WAITING, "submitted"):
+        nodes = f"{row.request.nodes}x" if row.request.nodes > 1 else ""
+        return f"{place} ({nodes}{row.gpus})" if row.gpus or nodes else place
+    return f"{place} {node_words(row.node, row.node_gpus)}"
+
+
+def node_words(node: str, gpus: str | None) -> str:
+    """`n2:0,1`, or `n2` without GPUs."""
+    return f"{node}:{gpus}" if gpus else node
+
+
 def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
     """(stdout, stderr) of the latest attempt; stderr is None if it goes to the same file."""
     if not row.attempts:
@@ -134,7 +150,8 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
 def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job as JSON, with its attempts and events."""
     attempts = [
-        {"number": a.number, "devices": list(a.devices), "started_at": iso(a.started_at),
+        {"number": a.number, "devices": list(a.devices), "node": a.node, "node_gpus": a.gpus,
+         "started_at": iso(a.started_at),
          "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail,
          "result": "" if a.ended_at is None else attempt_words(a.cause, a.status, a.detail)}
         for a in job_queries.attempts(db, row.id)
@@ -269,15 +286,23 @@ def listed_jobs(
     limit: int,
     tag: str | None = None,
     name: str | None = None,
+    backend: str | None = None,
 ) -> list[JobRow]:
-    """The jobs of `ls`: those in `states`, or unfinished jobs and the latest finished ones."""
+    """The jobs of `ls`: those in `states`, or unfinished jobs and the latest finished ones.
+
+    `backend`: only jobs there; "" is this host, None any place.
+    """
+
+    def find(states: tuple[str, ...], limit: int, newest_first: bool) -> list[JobRow]:
+        return job_queries.jobs_in_states(
+            db, states, limit, tag=tag, name=name, backend=backend, newest_first=newest_first
+        )
+
     if states is not None:
-        rows = job_queries.jobs_in_states(db, states, limit, tag=tag, name=name, newest_first=True)
-        return rows[::-1]
+        return find(states, limit, True)[::-1]
     with db.reading():
-        current = job_queries.jobs_in_states(db, (*ACTIVE, *WAITING), limit, tag=tag, name=name)
-        ended = max(0, limit - len(current))
-        recent = job_queries.jobs_in_states(db, FINAL, ended, tag=tag, name=name, newest_first=True)
+        current = find((*ACTIVE, *WAITING), limit, False)
+        recent = find(FINAL, max(0, limit - len(current)), True)
     return sorted([*recent, *current], key=lambda row: row.id)
 
 

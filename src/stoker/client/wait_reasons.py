@@ -191,6 +191,8 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     """Sentences that explain what a job waits for; empty if it is about to start."""
     if row.state == "held":
         return [f"it is held; to let it start: stoker release {row.id}"]
+    if row.state in ACTIVE and row.request.backend:
+        return _why_on_backend(db, row)
     if row.state in ACTIVE:
         devices = ", ".join(map(str, row.devices))
         state = f"it is {row.state}" + (f" on GPU {devices}" if devices else "")
@@ -212,6 +214,10 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         reasons.append(f"{what} {at}")
     if reasons:
         return reasons
+    if row.request.backend:
+        reasons = _why_on_backend(db, row)
+        daemon_problem = status.why_not_running(settings.state_dir)
+        return [daemon_problem, *reasons] if daemon_problem is not None else reasons
     view = QueueView(db, settings, extra=row)
     reasons = view.reasons(row)
     if reasons:
@@ -221,6 +227,12 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         return [daemon_problem, *reasons]
     problem = _reported_problem(settings)
     return reasons if problem is None else [problem, *reasons]
+
+
+def _why_on_backend(db: Database, row: JobRow) -> list[str]:
+    from stoker.client.backend_reasons import why_on_backend
+
+    return why_on_backend(db, row)
 
 
 def host_problems(db: Database, settings: Settings) -> list[str]:

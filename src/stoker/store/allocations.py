@@ -129,6 +129,15 @@ def record_place(db: Database, attempt: int, node: str | None, gpus: str | None)
     db.execute("UPDATE attempts SET node = ?, gpus = ? WHERE id = ?", (node, gpus, attempt))
 
 
+def ahead_in_chunk(db: Database, allocation: int, job: int) -> int:
+    """Return how many jobs of an allocation have not started and come before this one."""
+    return int(str(db.value(
+        "SELECT count(*) FROM attempts a JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
+        " WHERE a.allocation = ? AND j.state = 'submitted' AND j.id < ?",
+        (allocation, job),
+    )))  # fmt: skip
+
+
 def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
     """Return the attempts of an allocation whose end is not recorded, by job."""
     rows = db.execute(

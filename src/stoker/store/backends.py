@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 
 from stoker.core.backends.nodes import Node
-from stoker.core.formats.byte_text import maybe_bytes, maybe_text
+from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_text
 from stoker.core.record import Record
 from stoker.store.database import Database
 
@@ -101,24 +101,7 @@ def needs_driver(db: Database) -> list[str]:
     return [row[0] for row in rows]
 
 
-class FileFolders:
-    """The folder in which the files of a job lie: the state folder, or that of its backend."""
-
-    def __init__(self, db: Database, state_dir: str) -> None:
-        self._db = db
-        self._state_dir = state_dir
-        rows = db.execute("SELECT name, folder FROM backends WHERE folder IS NOT NULL")
-        self._folders = {name: maybe_text(folder) for name, folder in rows}
-
-    def all(self) -> list[str]:
-        return [self._state_dir, *(folder for folder in self._folders.values() if folder)]
-
-    def of(self, job: int) -> str:
-        if not self._folders:
-            return self._state_dir
-        name = self._db.value(
-            "SELECT g.backend FROM jobs j JOIN request_groups g ON g.id = j.request_group"
-            " WHERE j.id = ?",
-            (job,),
-        )
-        return self._folders.get(str(name)) or self._state_dir
+def folders(db: Database) -> list[str]:
+    """Return the folders with files of jobs, also of backends that were removed."""
+    rows = db.execute("SELECT DISTINCT folder FROM backends WHERE folder IS NOT NULL")
+    return [to_text(row[0]) for row in rows]

@@ -134,6 +134,7 @@ def jobs_in_states(
     name: str | None = None,
     newest_first: bool = False,
     since: float | None = None,
+    backend: str | None = None,
 ) -> list[JobRow]:
     """Return jobs in any of these states, ordered by id. Each state is one index scan."""
     order = "DESC" if newest_first else "ASC"
@@ -146,6 +147,9 @@ def jobs_in_states(
         if name is not None:
             where.append("j.name = ?")
             values.append(to_bytes(name))
+        if backend is not None:
+            where.append("g.backend = ?")
+            values.append(backend)
         if since is not None:
             where.append("j.ended_at >= ?")
             values.append(since)
@@ -260,28 +264,19 @@ class AttemptRow(Record):
     cause: str | None
     detail: str | None
     pid: int | None
+    node: str | None
+    gpus: str | None
 
 
 def attempts(db: Database, id: int) -> list[AttemptRow]:
     rows = db.execute(
-        "SELECT id, number, devices, started_at, ended_at, status, cause, detail, pid"
-        " FROM attempts WHERE job = ? ORDER BY number",
+        "SELECT id, number, devices, started_at, ended_at, status, cause, detail, pid,"
+        " node, gpus FROM attempts WHERE job = ? ORDER BY number",
         (id,),
     )
-    return [
-        AttemptRow(
-            id=attempt,
-            number=number,
-            devices=parse_device_numbers(devices),
-            started_at=started_at,
-            ended_at=ended_at,
-            status=status,
-            cause=cause,
-            detail=detail,
-            pid=pid,
-        )
-        for attempt, number, devices, started_at, ended_at, status, cause, detail, pid in rows
-    ]
+    names = AttemptRow._fields
+    found = [dict(zip(names, row, strict=True)) for row in rows]
+    return [AttemptRow(**{**one, "devices": parse_device_numbers(one["devices"])}) for one in found]
 
 
 def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:

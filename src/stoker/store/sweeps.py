@@ -57,6 +57,7 @@ class TrialRow(Record):
     ended_at: float | None
     stdout: str | None
     detail: str | None
+    files_dir: str | None  # the folder of the job's files; None: the state folder
 
 
 def sweep_group(name: str) -> str:
@@ -226,12 +227,17 @@ def trials(db: Database, sweep: int) -> list[TrialRow]:
     rows = db.execute(
         "SELECT t.number, t.identity, t.point, t.job, t.reported, t.reports,"
         " coalesce(j.state, t.state), j.cause,"
-        f" j.attempts, a.started_at, j.ended_at, {STDOUT}, a.detail FROM trials t"
+        f" j.attempts, a.started_at, j.ended_at, {STDOUT}, a.detail, b.folder FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job LEFT JOIN attempts a ON a.id = j.attempt"
+        " LEFT JOIN request_groups g ON g.id = j.request_group"
+        " LEFT JOIN backends b ON b.name = g.backend"
         " WHERE t.sweep = ? ORDER BY t.number",
         (sweep,),
     )
-    return [TrialRow(*row)._replace(stdout=maybe_text(row[11])) for row in rows]
+    return [
+        TrialRow(*row)._replace(stdout=maybe_text(row[11]), files_dir=maybe_text(row[13]))
+        for row in rows
+    ]
 
 
 def counts(db: Database, sweep: int) -> dict[str, int]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 from stoker.client.queue import Queue
-from stoker.client.reports import JobFiles
+from stoker.client.reports import JobFiles, has_stop
 from stoker.client.trials import Trials, chunks, is_missing, listed, sweep_folder
 from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural_word
@@ -210,8 +210,12 @@ def early_stop_hint(given: SweepSpec) -> str | None:
 
 def trials_ignoring_stop(state_dir: str, trials: Iterable[TrialRow]) -> list[int]:
     """The jobs of trials that were asked to stop early and still run."""
-    running = [trial.job for trial in trials if trial.state == "running"]
-    return [job for job in running if JobFiles(state_dir).has_stop(job) and job is not None]
+    files = JobFiles(state_dir)
+    return [
+        trial.job
+        for trial in trials
+        if trial.state == "running" and trial.job is not None and has_stop(files, trial)
+    ]
 
 
 def extend(

@@ -16,7 +16,14 @@ import sys
 import time
 
 from stoker.client.change_feed import ChangeFeed
-from stoker.client.reports import JobFiles, collect, curve_of, source_of, stored_collector
+from stoker.client.reports import (
+    JobFiles,
+    collect,
+    curve_of,
+    has_stop,
+    source_of,
+    stored_collector,
+)
 from stoker.client.trials import Trials
 from stoker.core.backoff import Backoff
 from stoker.core.formats.limit_signal import parse_warning
@@ -31,7 +38,6 @@ from stoker.store import changes, dependencies, events, job_queries, meta, sweep
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
-from stoker.supervisor.logs import job_folder, stop_path
 from stoker.supervisor.process_table import read_process
 from stoker.sweep_control.lifecycle import load
 from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied
@@ -122,7 +128,7 @@ class DrivenSweep:
         stat = collector.summary.get(self._spec.metric.name) if self._spec.metric else None
         value = stat.last if stat is not None else None
         number = float(value) if isinstance(value, (int, float)) else None
-        if trial.job is not None and os.path.exists(self._stop_file(trial.job)):
+        if has_stop(self._places, trial):
             return "stopped", number
         if trial.state != "done" or number is None or not math.isfinite(number):
             return "failed", None
@@ -232,18 +238,19 @@ class DrivenSweep:
         source = source_of(trial)
         if source is None:
             return
-        if os.path.exists(self._stop_file(source.job)):
-            self._end_stopped_trial(source.job)
+        stop_file = self._places.stop_file(source.job, source.files_dir)
+        if os.path.exists(stop_file):
+            self._end_stopped_trial(source.job, stop_file)
             return
-        log = source.stdout or self._places.log(source.job, source.attempts)
-        sizes = (_size(self._places.metrics(source.job)), _size(log))
+        log = source.stdout or self._places.log(source.job, source.attempts, source.files_dir)
+        sizes = (_size(self._places.metrics(source.job, source.files_dir)), _size(log))
         if sizes == self._sizes.get(trial.number):
             return
         self._sizes[trial.number] = sizes
         for step, value in self._unreported(trial):
             self._reported[trial.number] = step
             if search.report(trial.number, step, value):
-                self._stop_trial(source.job)
+                self._stop_trial(source.job, stop_file)
                 return
 
     def _unreported(self, trial: TrialRow) -> list[tuple[int, float]]:
@@ -255,9 +262,9 @@ class DrivenSweep:
         curve = curve_of(self._places, source, metric.name)
         return [(int(step), value) for step, value in curve if step > last]
 
-    def _stop_trial(self, job: int) -> None:
+    def _stop_trial(self, job: int, stop_file: str) -> None:
         """Request a stop: `should_stop()` becomes true, and the job gets its warning signal."""
-        os.close(os.open(self._stop_file(job), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+        os.close(os.open(stop_file, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with self._db.transaction():
             events.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
         if self._base.warn is not None:
@@ -271,19 +278,16 @@ class DrivenSweep:
                     if process is not None and job_processes.owner_of(pid, base) == row.attempt:
                         kill_processes.send(process, warning.signal)
 
-    def _end_stopped_trial(self, job: int) -> None:
+    def _end_stopped_trial(self, job: int, stop_file: str) -> None:
         """Cancel a trial that still runs `kill_after` seconds after it was asked to stop."""
         seconds = stop_seconds(self._spec)
         try:
-            requested_at = os.stat(self._stop_file(job)).st_mtime
+            requested_at = os.stat(stop_file).st_mtime
         except FileNotFoundError:
             return
         if seconds is not None and time.time() >= requested_at + seconds:
             changes.cancel(self._db, [job], time.time())
             wake_daemon(self._settings.state_dir)
-
-    def _stop_file(self, job: int) -> str:
-        return stop_path(job_folder(self._settings.state_dir, job))
 
 
 Key = tuple[int, str, str, int]

@@ -60,7 +60,7 @@ def find_log(queue: Queue, row: JobRow, attempt: int | None, stream: str) -> Log
     is_over = row.state in FINAL or number < row.attempts
     if not row.attempts:
         return Log(None, 0, is_over)
-    path = row.stdout or log_path(queue.settings.state_dir, row.id, number)
+    path = row.stdout or log_path(row.files_dir or queue.settings.state_dir, row.id, number)
     if stream == "stderr" and row.stderr:
         path = row.stderr
     return Log(path, number, is_over)

@@ -9,9 +9,8 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from stoker.client.reports import JobFiles, Source, collect, curve_of
+from stoker.client.reports import JobFiles, Source, collect, curve_of, source_of_job
 from stoker.core.metrics.summary import Collector
-from stoker.core.states import FINAL
 from stoker.results.curves import Point, downsample
 from stoker.store import sweeps
 from stoker.store.database import Database
@@ -54,7 +53,7 @@ class Reports:
 
     def metrics(self, job: JobRow) -> dict[str, object]:
         """`last`, `min`, `max`, `n` and `step` of each metric."""
-        source = Source(job.id, job.attempts, job.stdout, job.state in FINAL)
+        source = source_of_job(job)
         with self._reading:
             collector, is_complete = self._collected.get(job.id) or (Collector(), False)
             if not is_complete:

@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
-from stoker.client.reports import Source
+from stoker.client.reports import source_of_job
 from stoker.errors import NotFound
 from stoker.store import job_queries
 from stoker.web import actions, job_view, log_view, models, usage
@@ -168,7 +168,7 @@ async def curve(
         row = job_queries.job(queue.db, id)
         if metric not in web.reports.metrics(row):
             return []
-        source = Source(row.id, row.attempts, row.stdout, False)
+        source = source_of_job(row)._replace(is_finished=False)
         return web.reports.curve(source, metric, points)
 
     return json_response(request, {"points": await web.threads.read(read)})

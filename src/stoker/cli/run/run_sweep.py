@@ -180,7 +180,7 @@ class SweepSource:
             return
         self._failed += 1
         row = job_queries.job(self._db, job)
-        detail = detail or last_logged_error(self._places, job, row.attempts, row.stdout)
+        detail = detail or last_logged_error(row.stdout or self._places.log(job, row.attempts))
         how, kind = sweeps.failure(verdict, detail), sweeps.alike(verdict, detail)
         self._streak = (kind, self._streak[1] + 1 if self._streak[0] == kind else 1)
         reason = sweeps.stop_reason(

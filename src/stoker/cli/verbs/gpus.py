@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, plural, print_json, report_change, table
+from stoker.client.backend_requests import find_backend, is_local
 from stoker.client.gpu_views import GpuView, load_gpu_views
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
@@ -11,6 +12,8 @@ from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Device
 from stoker.core.policy.placement import is_named
 from stoker.errors import NotFound, UsageError
+from stoker.store import backends
+from stoker.store.backends import BackendRow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +25,10 @@ VERB = Verb(
     "gpus",
     "gpus [drain|restore GPU... | slots N GPU...]",
     "Show GPUs with their jobs, other processes and leases, or change how they are used.",
-    (Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),),
+    (
+        Option("--on", "only this backend; local is this host", "NAME"),
+        Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
+    ),
     (
         ("stoker gpus", ""),
         ("stoker gpus drain 3", "running jobs finish, and no more jobs start on it"),
@@ -40,18 +46,45 @@ def run(parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch
 
-        return watch(queue, lambda room: _render(load_gpu_views(queue.db, queue.settings)),
-                     (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip
+        return watch(queue, lambda room: _text(queue, parsed),
+                     (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        print_json(**_as_json(queue))
+        print_json(**_as_json(queue, parsed))
     else:
-        print(_render(load_gpu_views(queue.db, queue.settings)))
+        print(_text(queue, parsed))
     return 0
 
 
-def _as_json(queue: Queue) -> dict[str, Any]:
+def _backends(queue: Queue, parsed: Parsed) -> list[BackendRow]:
+    """The backends to show. Raises NotFound for an unknown name."""
+    if parsed["on"] is None:
+        return backends.backends(queue.db)
+    return [] if is_local(parsed["on"]) else [find_backend(queue.db, parsed["on"])]
+
+
+def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
+    shown = _backends(queue, parsed)
+    nodes = [{"on": row.name, **node._asdict()} for row in shown for node in row.nodes]
+    if parsed["on"] is not None and shown:
+        return {"gpus": [], "gpu_error": None, "nodes": nodes}
     gpus, error = load_gpu_views(queue.db, queue.settings)
-    return {"gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error}
+    return {"gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "nodes": nodes}
+
+
+def _text(queue: Queue, parsed: Parsed) -> str:
+    shown = _backends(queue, parsed)
+    nodes = [
+        (row.name, node.name, node.gpus, node.used_gpus, node.model or "-", node.note or node.state)
+        for row in shown
+        for node in row.nodes
+    ]
+    parts = []
+    if parsed["on"] is None or not shown:
+        parts.append(_render(load_gpu_views(queue.db, queue.settings)))
+    if nodes:
+        parts.append(table(("BACKEND", "NODE", "GPUS", "USED", "MODEL", "STATE"), nodes))
+    parts += [f"backend {row.name}: {row.problem}" for row in shown if row.problem]
+    return "\n\n".join(parts)
 
 
 def _render(found: tuple[list[GpuView], str | None]) -> str:

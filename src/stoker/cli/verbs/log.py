@@ -102,7 +102,8 @@ def _path(queue: Queue, row: JobRow, parsed: Parsed) -> str | None:
     if parsed["attempt"] and not row.stdout:
         if parsed["attempt"] > row.attempts:
             raise NotFound(f"job {row.id} has only {plural(row.attempts, 'attempt')}")
-        return log_path(queue.settings.state_dir, row.id, parsed["attempt"])
+        folder = row.files_dir or queue.settings.state_dir
+        return log_path(folder, row.id, parsed["attempt"])
     return out
 
 

@@ -34,6 +34,7 @@ VERB = Verb(
                    "STATE", many=True),
             Option("-T --tag", "only jobs with this tag", "TAG"),
             Option("--name", "only jobs with this name", "NAME"),
+            Option("--on", "only jobs on this backend; local is this host", "NAME"),
             Option("-n --limit", "list at most N jobs (default: 50)", "N", count),
             Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
         ),
@@ -44,7 +45,8 @@ VERB = Verb(
         ),
         """The text in brackets before a command says how the job ended, or what it waits for
 (`[after 7]`, `[begins 15:40]`, `[retry in 20s]`, `[draining]`); `stoker why` says more. In the GPU
-column, (2) means that a waiting job requests two GPUs. `stoker help selectors` explains JOB.""",
+column, (2) means that a waiting job requests two GPUs, and `lab n2:0,1` that a job runs on node n2
+of the backend `lab`. `stoker help selectors` explains JOB.""",
         words="jobs",
     )  # fmt: skip
 
@@ -105,8 +107,9 @@ def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[J
     if parsed.words:
         return _chosen(queue, parsed, states, limit)
     return views.listed_jobs(
-        queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"]
-    )
+        queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"],
+        backend=_backend(parsed),
+    )  # fmt: skip
 
 
 def _chosen(
@@ -122,10 +125,16 @@ def _chosen(
         if (
             (states is None or row.state in states)
             and (name is None or row.name == name)
+            and _backend(parsed) in (None, row.request.backend)
             and (tag is None or tag in job_queries.tags(queue.db, row.id))
         ):
             rows.append(row)
     return rows[::-1]
+
+
+def _backend(parsed: Parsed) -> str | None:
+    """The backend of `--on` as in requests: "" for this host, None without the option."""
+    return "" if parsed["on"] == "local" else parsed["on"]
 
 
 def _select(queue: Queue, words: list[str]) -> list[int]:
@@ -177,6 +186,10 @@ def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
     for row in rows:
         words = views.result_words(row, queue.db)
         words = words or views.waiting_words(queue.db, row, now, bool(draining))
+        if row.state == "submitted" and not words:
+            from stoker.client.backend_reasons import submitted_words
+
+            words = submitted_words(queue.db, row)
         words = (
             words or views.process_words(queue.db, row) or views.progress(queue.settings, row) or ""
         )
@@ -190,7 +203,7 @@ def _cells(row: JobRow, now: float, start: float | None, words: str) -> tuple[ob
         row.id,
         row.state,
         elapsed(row, now) if start is None else f"in {format_duration(start)}",
-        ",".join(map(str, views.devices_of(row))) or (f"({row.gpus})" if row.gpus else "-"),
+        views.place_words(row),
         row.name or "-",
         f"[{words}] {command}" if words else command,
     )

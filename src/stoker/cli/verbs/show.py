@@ -74,6 +74,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("trial", _trial(queue, row)),
         ("directory", row.cwd),
         ("GPUs", _gpus(row)),
+        ("runs on", _place(row)),
         ("priority", str(row.priority) if row.priority else ""),
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
         ("group", row.group or ""),
@@ -118,6 +119,8 @@ def _attempt(attempt: AttemptRow) -> tuple[object, ...]:
         if attempt.detail and attempt.detail != end:
             end += f": {attempt.detail}"
     devices = ",".join(map(str, attempt.devices)) or "-"
+    if attempt.node is not None:
+        devices = views.node_words(attempt.node, attempt.gpus)
     return attempt.number, _when(attempt.started_at) or "-", took, devices, end
 
 
@@ -125,6 +128,15 @@ def _in_words(kind: str, data: str) -> str:
     if kind != "edited":
         return data
     return ", ".join(sorted({_EDITED.get(name, name) for name in data.split(", ")}))
+
+
+def _place(row: JobRow) -> str:
+    """The backend of a job, and its node there; "" for this host."""
+    if not row.request.backend:
+        return ""
+    if row.node is None or row.state in WAITING:
+        return row.request.backend
+    return f"{row.request.backend}, node {views.node_words(row.node, row.node_gpus)}"
 
 
 def _gpus(row: JobRow) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import print_json, table
+from stoker.cli.output import plural, print_json, table
 from stoker.cli.verbs.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.client import views
 from stoker.client.queue import Queue
@@ -15,7 +15,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.discovery import has_driver
-from stoker.store import job_queries, meta
+from stoker.store import backends, job_queries, meta
 from stoker.store.device_settings import device_settings
 
 TYPE_CHECKING = False
@@ -53,7 +53,8 @@ def render(queue: Queue) -> str:
     devices, text = _devices(queue, active, now)
     if text:
         parts.append(text)
-    cpu_jobs = [job for job in active if not job.devices]
+    remote = [job for job in active if job.request.backend]
+    cpu_jobs = [job for job in active if not job.devices and not job.request.backend]
     if cpu_jobs or not devices:
         slots = meta.get_meta(queue.db, "cpu_slots")
         lines = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
@@ -61,6 +62,13 @@ def render(queue: Queue) -> str:
         parts.append(
             table((title, "TIME", "COMMAND"), lines) if lines else "no GPUs, no running jobs"
         )
+    if remote:
+        running = [job for job in remote if job.state != "submitted"]
+        places = [(views.place_words(job), elapsed(job, now), _line(job)) for job in running]
+        hidden = len(running) - _SHOWN
+        parts.append(table(("BACKEND", "TIME", "JOB"), places[:_SHOWN]))
+        if hidden > 0:
+            parts[-1] += f"\n{plural(hidden, 'more job')} on backends"
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     waiting = _waiting(queue)
     parts.append(jobs_table(queue, waiting) if waiting else "no waiting jobs")
@@ -111,6 +119,7 @@ def _waiting(queue: Queue) -> list[job_queries.JobRow]:
     ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
     others = job_queries.jobs_in_states(queue.db, WAITING, _SHOWN + len(ready))
+    others += job_queries.jobs_in_states(queue.db, ("submitted",), _SHOWN)
     return [*ready, *(row for row in others if row.id not in known)][:_SHOWN]
 
 
@@ -122,6 +131,9 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
     missing = no_daemon(queue, counts)
     notices = [missing] if missing else []
     notices += host_problems(queue.db, queue.settings)
+    notices += [
+        f"backend {row.name}: {row.problem}" for row in backends.backends(queue.db) if row.problem
+    ]
     if meta.is_draining(queue.db):
         notices.append("drained: no job starts before `stoker daemon resume`")
     return notices

@@ -4,8 +4,8 @@ An allocation costs its engine about as much whether it runs one job or a thousa
 allocation that waits in the engine's queue binds its jobs. So:
 
 - Long jobs, and jobs on several nodes, have an allocation each.
-- Short jobs share one: enough for ten minutes of work, but no more than an equal part of all jobs,
-  so that all GPUs of the backend have work.
+- Short jobs share one: at most ten minutes of work, and no more than an equal part of all jobs, so
+  that all GPUs of the backend have work; but at least a few seconds of work.
 - Jobs of unknown length are divided like short ones, but the worker starts no further job after a
   minute, and returns the rest. Jobs of that command are then treated as long.
 """
@@ -49,7 +49,7 @@ def divide(
     """Divide jobs with equal requests into chunks.
 
     `slots`: how many of them the backend can run at the same time. `is_single`: an allocation for
-    each, whatever their length. The order of jobs is kept within each class of lengths.
+    each, whatever their length. Jobs that share allocations are dealt out in turn.
     """
     if is_single:
         return [_single(job, grace) for job in jobs]
@@ -75,18 +75,19 @@ def _share(jobs: Sequence[Candidate], slots: int, grace: float) -> list[Chunk]:
         return []
     known = [job.seconds for job in jobs if job.seconds is not None]
     mean = sum(known) / len(known) if known else None
-    size = _chunk_size(len(jobs), slots, mean)
-    return [_shared(jobs[first : first + size], mean, grace) for first in range(0, len(jobs), size)]
+    chunks = _chunk_count(len(jobs), slots, mean)
+    # In turn, so that the first jobs start first.
+    return [_shared(jobs[first::chunks], mean, grace) for first in range(chunks)]
 
 
-def _chunk_size(count: int, slots: int, mean: float | None) -> int:
-    """How many of `count` jobs run in one allocation."""
-    fair = ceil(count / max(slots, 1))
+def _chunk_count(count: int, slots: int, mean: float | None) -> int:
+    """How many allocations run `count` jobs."""
+    fewest = ceil(count / MAX_JOBS)
     if mean is None:
-        return max(1, min(fair, MAX_JOBS))
-    most = _TARGET_SECONDS / max(mean, 0.001)
-    worth = _WORTH_SECONDS / max(mean, 0.001)
-    return max(1, int(min(most, MAX_JOBS, max(fair, worth))))
+        return max(fewest, min(count, slots))
+    fewest = max(fewest, ceil(count * mean / _TARGET_SECONDS))
+    worth = ceil(count * mean / _WORTH_SECONDS)
+    return min(count, max(1, fewest, min(slots, worth)))
 
 
 def _shared(jobs: Sequence[Candidate], mean: float | None, grace: float) -> Chunk:
