@@ -60,6 +60,16 @@ class Queue:
     def devices(self) -> tuple[Device, ...]:
         return known_devices(self.db, self.settings)
 
+    def files_dir(self, backend: str) -> str:
+        """The folder for files of jobs on a backend; "" is this host."""
+        if backend:
+            from stoker.store import backends
+
+            row = backends.backend(self.db, backend)
+            if row is not None and row.folder is not None:
+                return row.folder
+        return self.settings.state_dir
+
     # -- change ------------------------------------------------------------------------------
 
     def select(self, words: Iterable[str]) -> list[int]:
@@ -341,6 +351,9 @@ def current_context(
     if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]
+        if "PET_MASTER_PORT" in env and env["PET_MASTER_PORT"] == env.get("MASTER_PORT"):
+            for key in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"):
+                env.pop(key, None)  # of the job, from Stoker (supervisor/distributed.py)
         if env.get(MARK[0]) == MARK[1]:  # set by Stoker, not by a real Slurm
             for key in [key for key in env if key.startswith(("SLURM_", "SLURMD_"))]:
                 del env[key]

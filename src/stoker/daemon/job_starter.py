@@ -164,8 +164,29 @@ class JobStarter:
         failpoint("daemon.after_claim")
         by_number = {device.number: device for device in self._gpus.devices}
         devices = tuple(by_number[number] for number in start.devices)
-        self._orders.append((*self._order_maker.make(job, claim, devices), lease))
+        order, context = self._order_maker.make(job, claim, devices)
+        if order.env["STOKER_GPUS"].count(",") and "MASTER_PORT" not in order.env:
+            order = self._with_port(order, context, lease)
+        self._orders.append((order, context, lease))
         return True
+
+    def _with_port(self, order: Order, context: Context, lease: Lease) -> Order:
+        """Give a job with several GPUs a port for its rendezvous, unless it has its own."""
+        own = dict(context.env)
+        if "MASTER_PORT" in own:
+            return order
+        from stoker.devices.leases.port_lease import take_port
+        from stoker.supervisor.distributed import rendezvous_environment
+
+        found = take_port()
+        if found is None:
+            return order
+        port, held = found
+        if held is not None:
+            lease.descriptors.append(held)
+        added = rendezvous_environment(own.get("MASTER_ADDR", "127.0.0.1"), port)
+        added = {key: value for key, value in added.items() if key not in own}
+        return order._replace(env={**added, **order.env})
 
     def committed(self) -> None:
         """The claims are in the database, and so is the reservation of ids."""

@@ -356,7 +356,8 @@ class Queue:
         spec = self._spec(parsed)._replace(fair_share_group=fair_share_group)
         if spec.name is None:
             spec = spec._replace(name=packer.label.rpartition(".")[2])
-        folder = payload_files.new_folder(self.state_dir)
+        files_dir = self._open().files_dir(spec.request.backend)
+        folder = payload_files.new_folder(files_dir)
         try:
             payload_files.write(folder, payload_files.CALL, pieces)
         except BaseException:

@@ -267,7 +267,7 @@ def start(
         raise UsageError(f"`same_fails` must be an integer, 0 or more, not {same_fails!r}")
     try:
         if callable(what):
-            template = _template_of(settings, what)
+            template = _template_of(queue.files_dir(base.request.backend), what)
             spec = _spec_of(template, params, {**own, "lenient": True})
         else:
             spec = _spec_of(_command(what), params, own)
@@ -354,8 +354,11 @@ def _scalar(value: object) -> object:
     return item() if callable(item) else value
 
 
-def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
-    """The command that calls a function with the parameters of a trial."""
+def _template_of(files_dir: str, function: Callable[..., Any]) -> Template:
+    """The command that calls a function with the parameters of a trial.
+
+    `files_dir`: the folder for its pickled form.
+    """
     import hashlib
 
     from stoker.functions import call, payload_files
@@ -366,7 +369,7 @@ def _template_of(settings: Settings, function: Callable[..., Any]) -> Template:
     body = packer.shared + packer.call((), {})
     digest = hashlib.sha256(body).hexdigest()
     # The folder is named after the content, so that repeating a sweep creates no new files.
-    folder = payload_files.new_folder(settings.state_dir, digest[:32])
+    folder = payload_files.new_folder(files_dir, digest[:32])
     payload_files.write(folder, payload_files.CALL, [body])
     words = call.words(sys.executable, packer.identity, folder, digest, [(0, len(body))])
     return argv([word.replace("{", "{{").replace("}", "}}") for word in words])

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from stoker.core.formats.byte_text import unpack_words
 from stoker.functions import payload_files
 from stoker.functions.call import folder_of
+from stoker.store import backends
 from stoker.store.database import Database, id_list
 
 _CALLS = (
@@ -20,10 +21,10 @@ _CALLS = (
 def folders_of(db: Database, ids: Iterable[int]) -> dict[int, str]:
     """Return the call folder by job. Call this before the jobs are removed."""
     rows = db.execute(f"{_CALLS} AND id IN (SELECT value FROM json_each(?))", (id_list(ids),))
-    calls = os.path.join(db.folder, "calls")
+    calls = {os.path.join(folder, "calls") for folder in (db.folder, *backends.folders(db))}
     found = {int(job): folder_of(unpack_words(argv)) for job, argv in rows}
-    # A command can contain any path; only folders in the state folder may be deleted.
-    return {job: name for job, name in found.items() if name and os.path.dirname(name) == calls}
+    # A command can contain any path; only folders of Stoker may be deleted.
+    return {job: name for job, name in found.items() if name and os.path.dirname(name) in calls}
 
 
 def drop(db: Database, folders: dict[int, str], gone: Iterable[int]) -> None:
