@@ -12,6 +12,7 @@ import pytest
 from tests.lab import Lab
 
 if TYPE_CHECKING:
+    from tests.engines.fake_slurm import FakeSlurm
     from tests.engines.ray_cluster import RayCluster
     from tests.engines.slurm_cluster import SlurmCluster
 
@@ -61,6 +62,16 @@ def new_slurm() -> Iterator[Callable[..., SlurmCluster]]:
 def slurm(new_slurm: Callable[..., SlurmCluster]) -> SlurmCluster:
     """A Slurm cluster with nodes n1, n2 and n3 of 8 CPUs and 4 fake GPUs each."""
     return new_slurm()
+
+
+@pytest.fixture
+def fake_slurm(tmp_path: Path) -> Iterator[FakeSlurm]:
+    """Fake programs of Slurm, whose answers the test declares."""
+    from tests.engines.fake_slurm import FakeSlurm
+
+    fake = FakeSlurm(tmp_path / "fake-slurm")
+    yield fake
+    fake.close()
 
 
 @pytest.fixture

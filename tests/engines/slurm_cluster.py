@@ -338,6 +338,9 @@ class SlurmCluster:
             "ReturnToService": 2,
             "SlurmctldTimeout": 10,
             "SlurmdTimeout": 5,
+            # Clients try to reach a stopped controller for this time less 1 s; and how long until
+            # a node is down depends on it: 28 s with the default of 10, 11 s with 2.
+            "MessageTimeout": 5,
             "KillWait": 2,
             "MinJobAge": 300,
             "SchedulerType": "sched/backfill",
