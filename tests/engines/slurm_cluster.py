@@ -3,7 +3,7 @@
     with SlurmCluster(MinJobAge=2) as cluster:
         job = cluster.run("sbatch", "--parsable", "--gpus-per-node=1", "--wrap=env").strip()
 
-Everything is in one private folder, with its own munge key and its own loopback address, so that
+Everything is in one private folder, with its own munge key and its own ports, so that
 several clusters can run at the same time, next to a Slurm of the host. The controller and each node
 are hosts of their own (`SimulatedHost`): jobs see only processes of their node, `hostname` prints
 the node's name, and everything ends with the test process. All hosts share the file system and the
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.engines import slurm_accounting
-from tests.engines.loopback import free_address, free_ports
+from tests.engines.loopback import free_ports
 from tests.engines.simulated_host import SimulatedHost, has_namespaces, kill
 from tests.lab import wait_until
 
@@ -73,7 +73,8 @@ class SlurmCluster:
         # Short: the path of a socket may have only 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
         self.folder.chmod(0o755)  # other users may submit
-        self.address = free_address()
+        # Steps of srun answer to the address from which it connects, which is always this one.
+        self.address = "127.0.0.1"
         self._hosts: dict[str, SimulatedHost] = {}
         self._daemons: dict[str, int] = {}
 

@@ -50,6 +50,7 @@ class Header(Record):
     seconds: float | None = None  # time limit of the allocation, if the engine does not report it
     unknown_seconds: float | None = None  # start no further job after this long
     nodes: int = 1
+    launches_everywhere: bool = False  # the command is started on each of several nodes
 
 
 def write_chunk(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+import sys
 import time
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -15,6 +17,17 @@ from stoker.core.model import Context, Device, JobSpec
 from stoker.errors import Unavailable
 from stoker.store.submit import Copied, Submission
 from stoker.supervisor.logs import job_folder
+
+
+def _own_address() -> str:
+    """The name of this node, if the other nodes can resolve it, else its hostname."""
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return socket.gethostname()
+    return name
+
 
 _BLOCK = 256  # jobs that are recorded in the worker's database at a time
 # Variables of the engine that a program may expect.
@@ -112,7 +125,23 @@ class ChunkSource:
         os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
         if job.saves_checkpoints:
             os.makedirs(f"{folder}/checkpoints", 0o700, exist_ok=True)
-        return job.spec._replace(context=self._context(job.context), request=request)
+        spec = job.spec._replace(context=self._context(job.context), request=request)
+        return self._on_all_nodes(spec) if self.header.launches_everywhere else spec
+
+    def _on_all_nodes(self, spec: JobSpec) -> JobSpec:
+        """The job as one `srun` that starts its command on each node of the allocation."""
+        from stoker.backends.node_rank import rank_words
+        from stoker.devices.leases.port_lease import take_port
+
+        own = dict(spec.context.env) | dict(spec.variables)
+        found = take_port(takes_lease=False)
+        port = int(own["MASTER_PORT"]) if "MASTER_PORT" in own else found[0] if found else 29500
+        shell = spec.context.shell if spec.shell else None
+        words = rank_words(
+            sys.executable, own.get("MASTER_ADDR") or _own_address(), port, self.header.nodes,
+            spec.argv, shell,
+        )  # fmt: skip
+        return spec._replace(argv=words, shell=False)
 
     def _context(self, id: int) -> Context:
         if id not in self._contexts:

@@ -20,6 +20,7 @@ from stoker.backends.chunk_jobs import chunk_job, to_line
 from stoker.backends.protocol import AllocationRequest, Backend, Batch, Rejected
 from stoker.core.backends.chunks import Candidate, Chunk, divide
 from stoker.core.backends.nodes import UP, Node
+from stoker.core.backends.options import FIRST_NODE
 from stoker.core.fields import to_fields
 from stoker.core.model import ReadyJob, Request
 from stoker.settings import Settings
@@ -77,7 +78,7 @@ class HandOver:
         candidates = [self._candidate(job) for job in jobs]
         chunks = divide(
             candidates, self._slots(request), grace=self._settings.grace,
-            is_single=request.nodes > 1,
+            is_single=request.nodes > 1 or _is_script(request.options),
         )[:room]  # fmt: skip
         by_id = {job.id: job for job in jobs}
         is_changed = False
@@ -155,6 +156,7 @@ class HandOver:
             seconds=wanted.seconds,
             unknown_seconds=chunk.unknown_seconds,
             nodes=wanted.nodes,
+            launches_everywhere=wanted.nodes > 1 and not _is_script(wanted.options),
         )
         used = {job.context for job in jobs}
         made = {id: contexts.load_context(self._db, id) for id in used}
@@ -213,6 +215,11 @@ class HandOver:
     def was_drained(self, one: Allocation) -> None:
         """A worker returned jobs that it could not start in time: treat them as long."""
         self._slow.update(allocations.profiles_of(self._db, one.id))
+
+
+def _is_script(options: tuple[str, ...]) -> bool:
+    """Whether the job is a batch script that starts programs on other nodes itself."""
+    return FIRST_NODE in options
 
 
 def _name(job: ReadyJob) -> str:

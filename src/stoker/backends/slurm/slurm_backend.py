@@ -82,9 +82,11 @@ class SlurmBackend:
             "sbatch", "--parsable", f"--job-name={_NAME}{batch.token}",
             f"--array={_ranges(tasks)}", "--no-requeue", f"--export={_EXPORTED}",
             f"--output={batch.folder}/slurm-%a.out", "--open-mode=append", "--chdir=/",
-            f"--nodes={request.nodes}", "--ntasks-per-node=1",
+            f"--nodes={request.nodes}",
             f"--signal=B:USR2@{_SIGNAL_SECONDS}",
         ]  # fmt: skip
+        if not {"ntasks", "ntasks-per-node"} & options.keys():
+            argv.append("--ntasks-per-node=1")
         if request.name:
             argv.append(f"--comment={request.name}")
         return argv + [

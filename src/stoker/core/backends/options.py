@@ -8,12 +8,16 @@ from stoker.core.backends.capabilities import RAY, SLURM
 from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 
+# The option of jobs whose command runs only on the first node, like a batch script of Slurm.
+FIRST_NODE = "launch=first"
+
 # Options of Stoker itself; all others of a Slurm backend are options of sbatch.
 OWN = {
     SLURM: {
         "python": "Python interpreter with Stoker on the nodes (default: that of the daemon)",
         "max-jobs": "most Slurm jobs at a time (default: 1000)",
         "gpu-type": "type of GPU to request, as in gres=gpu:TYPE:N",
+        "launch": "first: run the command only on the first node, as sbatch does",
     },
     RAY: {
         "address": "address of the Ray cluster (default: $RAY_ADDRESS)",
@@ -26,7 +30,7 @@ OWN = {
 _RESERVED = frozenset((
     "array", "batch", "chdir", "comment", "dependency", "error", "export", "export-file", "gpus",
     "gpus-per-node", "gpus-per-task", "gres", "hold", "input", "job-name", "kill-on-invalid-dep",
-    "no-requeue", "nodes", "ntasks", "ntasks-per-node", "open-mode", "output", "parsable", "quiet",
+    "no-requeue", "nodes", "open-mode", "output", "parsable", "quiet",
     "requeue", "signal", "test-only", "wait", "wrap",
 ))  # fmt: skip
 
