@@ -35,8 +35,10 @@ class Script(Record):
         return [f"ignored #SBATCH options: {', '.join(ignored)}"] if ignored else []
 
 
-def read_script(words: list[str]) -> Script | None:
+def read_script(words: list[str], is_for_slurm: bool = False) -> Script | None:
     """The script that `words` runs, if it has `#SBATCH` or `#stoker` options; otherwise None.
+
+    `is_for_slurm`: the job goes to a Slurm backend, which gets the options of Slurm.
 
     Raises UsageError that names the line of a bad option.
     """
@@ -53,7 +55,7 @@ def read_script(words: list[str]) -> Script | None:
     lines = head.decode("utf-8", "surrogateescape").splitlines()
     flags: list[str] = []
     start = _start(path, lines[0] if lines else "")
-    request = SlurmRequest(" ".join(map(quote, (*start[:-1], *words))))
+    request = SlurmRequest(" ".join(map(quote, (*start[:-1], *words))), is_for_slurm)
     has_stoker = has_slurm = False
     for number, line in enumerate(lines, 1):
         text = line.strip()

@@ -38,13 +38,18 @@ def slurm_defaults(path: str, own: Parsed, merged: Parsed, slurm: Translated) ->
 
 
 def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) -> JobSpec:
-    """Add the environment variables of Slurm to a job, and an `srun` to its PATH."""
+    """Add the environment variables of Slurm to a job, and an `srun` to its PATH.
+
+    A job for a backend keeps its environment.
+    """
     env = dict(spec.context.env)
     if slurm.exported is not None:
         declared = {key for pairs in parsed["env"] or () for key, _ in pairs}
         kept = {*_ALWAYS_KEPT, *slurm.exported, *declared}
         env = {key: env[key] for key in env if key in kept or key.startswith(("LC_", "STOKER_"))}
         spec = spec._replace(context=spec.context._replace(env=tuple(sorted(env.items()))))
+    if spec.request.backend:
+        return spec  # a Slurm backend sets its variables itself
     if "SLURM_JOB_ID" in env and _has_srun(env.get("PATH", "")):
         return spec  # inside a real Slurm allocation: keep its variables and srun
     host = os.uname().nodename

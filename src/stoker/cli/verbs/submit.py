@@ -78,7 +78,7 @@ def run(parsed: Parsed) -> int:
     if text is not None:
         notice(f"warning: {text}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
-        parsed, script = _with_directives(parsed)
+        parsed, script = _with_directives(queue, parsed)
     specs = JobSpecs(queue.settings, queue.devices(), flag_values(parsed.values))
     if parsed["file"] is not None:
         if parsed.words:
@@ -106,11 +106,14 @@ def run(parsed: Parsed) -> int:
     return 0
 
 
-def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
+def _with_directives(queue: Queue, parsed: Parsed) -> tuple[Parsed, Script | None]:
     """Add the options in the comments of a script; the command line overrides them."""
     from stoker.cli.script_options import read_script
 
-    script = read_script(parsed.words)
+    script = read_script(parsed.words, _is_for_slurm(queue, parsed["on"]))
+    if script is not None and "--on" in script.flags and parsed["on"] is None:
+        place = script.flags[script.flags.index("--on") + 1 :][:1]
+        script = read_script(parsed.words, _is_for_slurm(queue, *place))
     if script is None:
         return parsed, None
     own = parse(Verb("submit", "", "", SUBMIT_FLAGS, words="none"), script.flags)
@@ -126,6 +129,14 @@ def _with_directives(parsed: Parsed) -> tuple[Parsed, Script | None]:
 
         merged.values.update(slurm_defaults(script.path, own, merged, script.slurm))
     return merged, script
+
+
+def _is_for_slurm(queue: Queue, name: str | None = None) -> bool:
+    """Whether jobs on this backend, or on the default one, go to Slurm."""
+    from stoker.client.backend_requests import find_backend, is_local
+
+    name = name or queue.settings.backend
+    return not is_local(name) and find_backend(queue.db, str(name)).kind == "slurm"
 
 
 def _submit_file(queue: Queue, specs: JobSpecs, parsed: Parsed) -> int:

@@ -35,6 +35,12 @@ _VARIABLES = {
     "SLURM_THREADS_PER_CORE",
 }  # fmt: skip
 _QUIET_VARIABLES = ("cpus-per-task",)
+# Options that Stoker handles itself also on a Slurm backend.
+_HANDLED = frozenset((
+    "job-name", "chdir", "output", "error", "gpus", "gpus-per-node", "gpus-per-task",
+    "gpus-per-socket", "gres", "tres-per-task", "time", "begin", "dependency", "hold", "requeue",
+    "signal", "open-mode", "export", "array", "input",
+))  # fmt: skip
 _CONDITIONS = {"afterany": "any", "afterok": "ok", "aftercorr": "ok", "afternotok": "notok"}
 _CLOCKS = {"midnight": "00:00", "noon": "12:00", "fika": "15:00", "teatime": "16:00"}
 _UNITS = {"second": "s", "minute": "m", "hour": "h", "day": "d", "week": "w"}
@@ -51,11 +57,15 @@ class Translated(Record):
 class SlurmRequest:
     """Collects options in the order of the script; a later one overrides an earlier one.
 
-    `command`: how to run the script, for hints.
+    `command`: how to run the script, for hints. `is_for_slurm`: the job goes to a Slurm backend, so
+    options that Stoker does not know are passed on instead of ignored.
     """
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, is_for_slurm: bool = False) -> None:
         self._command = command
+        self._is_for_slurm = is_for_slurm
+        self._passed: dict[str, str] = {}
+        self._nodes = 1
         self._flags: dict[str, list[str]] = {}
         self._variables: dict[str, str] = {}
         self._ignored: dict[str, None] = {}
@@ -69,6 +79,8 @@ class SlurmRequest:
     def add(self, name: str, value: str) -> None:
         if name in _VARIABLES:
             self._variables[_VARIABLES[name]] = value
+        if self._is_for_slurm and self._pass_on(name, value):
+            return
         if name in _REFUSED:
             raise UsageError(_REFUSED[name], _HINTS.get(name))
         if name in _PLAIN:
@@ -104,6 +116,23 @@ class SlurmRequest:
         elif name not in _SILENT and name not in _QUIET_VARIABLES:
             self._ignored[f"--{name}"] = None
 
+    def _pass_on(self, name: str, value: str) -> bool:
+        """Keep an option for Slurm; False if Stoker handles it."""
+        if name == "nodes":
+            low, _, high = value.partition("-")
+            if high and high != low:
+                raise UsageError(
+                    f"`--nodes={value}` is not a fixed number of nodes", "write --nodes=2"
+                )
+            self._nodes = _number(name, low)
+        elif name in ("ntasks", "ntasks-per-node", "tasks-per-node"):
+            self._passed["ntasks" if name == "ntasks" else "ntasks-per-node"] = value
+        elif name in _HANDLED or name in _REFUSED or name in _SILENT:
+            return False
+        else:
+            self._passed[name] = value
+        return True
+
     def _add_gpus(self, name: str, value: str) -> None:
         parts = value.split(",") if name in ("gres", "tres-per-task") else [value]
         for part in parts:
@@ -135,9 +164,12 @@ class SlurmRequest:
         flags = [word for some in self._flags.values() for word in some]
         tasks = self._tasks()
         gpus = self._gpus(tasks)
+        if self._is_for_slurm:
+            flags += self._flags_for_slurm()
+            gpus = self._gpus_of_each_node(gpus)
         if gpus is not None:
             flags += ["--gpus", str(gpus)]
-            flags += ["--gpu-model", self._model] if self._model is not None and gpus else []
+            flags += self._model_flags() if self._model is not None and gpus else []
         if self._is_exclusive and gpus:
             flags.append("--exclusive")
         elif self._is_exclusive:
@@ -153,6 +185,30 @@ class SlurmRequest:
         return Translated(
             flags, self._variables, list(self._ignored), self._exported, self._appends
         )
+
+    def _flags_for_slurm(self) -> list[str]:
+        """The command of a batch script runs on the first node, and starts the others itself."""
+        flags = ["--option", "launch=first"]
+        flags += ["--nodes", str(self._nodes)] if self._nodes > 1 else []
+        for name, value in self._passed.items():
+            flags += ["--option", f"{name}={value}"]
+        return flags
+
+    def _gpus_of_each_node(self, gpus: int | None) -> int | None:
+        if gpus is None or "gpus" not in self._numbers:
+            return gpus
+        if gpus % self._nodes:
+            raise UsageError(
+                f"`--gpus={gpus}` cannot be divided among {self._nodes} nodes",
+                "write --gpus-per-node",
+            )
+        return gpus // self._nodes
+
+    def _model_flags(self) -> list[str]:
+        assert self._model is not None
+        if self._is_for_slurm:
+            return ["--option", f"gpu-type={self._model}"]
+        return ["--gpu-model", self._model]
 
     def _tasks(self) -> int | None:
         numbers = self._numbers
