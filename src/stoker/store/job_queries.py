@@ -342,6 +342,16 @@ def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int
     return [row[0] for row in rows]
 
 
+def counts_of(db: Database, ids: list[int]) -> dict[str, int]:
+    """Return the number of these jobs by state."""
+    rows = db.execute(
+        "SELECT state, count(*) FROM jobs WHERE id IN (SELECT value FROM json_each(?))"
+        " GROUP BY state",
+        (id_list(ids),),
+    )
+    return {state: count for state, count in rows}
+
+
 def ended_jobs(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:
     """Return final jobs: all, or those that ended before a time."""
     marks = ", ".join("?" * len(states))

@@ -18,6 +18,7 @@ from stoker.cli.submit_checks import check_job_file
 from stoker.client.job_options import flag_values
 from stoker.client.job_specs import JobSpecs
 from stoker.client.option_values import filled
+from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.command_line import Option, Parsed, Verb, parse, positive
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
@@ -62,6 +63,7 @@ VERB = Verb(
              "a sweep; a second run starts only the missing trials"),
             ("tail -f -n 0 queue | stoker run --devices 0,1 -", "run lines appended to a file"),
             ("stoker run python train.py", "one command: prints its output, returns its exit code"),
+            ("stoker run --on lab jobs.txt", "on a backend; see `stoker backend`"),
         ),
         """A file or stdin has one job per line; the exit code is the number of failed jobs, or 101
 for more than 100. For a single command, it is the exit code of the command.
@@ -93,6 +95,11 @@ def run(parsed: Parsed) -> int:
     sweep = _sweep_of(path)
     if path is not None and sweep is None:
         check_job_file(path, "run")
+    place = parsed["on"] or ((sweep.resources or {}).get("on") if sweep is not None else None)
+    if place not in (None, LOCAL):
+        from stoker.cli.run.run_on_backend import run_on_backend
+
+        return run_on_backend(parsed, path, sweep)
     folder = _folder(parsed, settings, path)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
