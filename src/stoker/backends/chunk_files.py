@@ -6,7 +6,7 @@ file          written by  contents
 ------------  ----------  ---------------------------------------------------------------------
 jobs.jsonl    driver      a header, a line for each job, and a line `{"end": true}`
 contexts.json driver      folders and environments of the jobs (mode 600)
-stops.jsonl   driver      jobs to cancel: {"job": 7, "grace": 10.0}
+stops.jsonl   driver      jobs to cancel: {"job": 7, "grace": 10.0} (see `Cancellation`)
 revoked       driver      exists when the driver has given up on the allocation
 owner         worker      the allocation that runs the chunk; a second one exits at once
 events.jsonl  worker      what happened, in order (see `Events` below)
@@ -15,12 +15,17 @@ events.jsonl  worker      what happened, in order (see `Events` below)
 driver returns jobs to the queue, it creates `revoked` and then reads `events.jsonl`. A worker
 announces jobs in `events.jsonl` (synced) and then looks for `revoked` before it starts them. So
 either the driver sees that a job may have started, or the worker sees that it must not start it.
+
+*Cancellation.* The driver writes `stops.jsonl` and then looks for `owner`. A worker creates `owner`
+and then reads `stops.jsonl`, before it starts a job. So a job of a chunk without an owner is
+cancelled at once; of others, the worker reports the end.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Mapping
 
 from stoker.core.model import Context
@@ -37,6 +42,8 @@ STOPS = "stops.jsonl"
 REVOKED = "revoked"
 OWNER = "owner"
 EVENTS = "events.jsonl"
+# Cause of jobs that were ended together with their allocation: the engine knows why.
+TERMINATED = "terminated"
 
 
 class Header(Record):
@@ -90,8 +97,36 @@ def append_lines(path: str, records: Iterable[Mapping[str, Any]]) -> None:
 
 
 def revoke(folder: str) -> None:
-    """Forbid the worker of a chunk to start further jobs."""
-    append_lines(os.path.join(folder, REVOKED), [{}])
+    """Forbid the worker of a chunk to start further jobs. A folder that is gone says the same."""
+    try:
+        append_lines(os.path.join(folder, REVOKED), [{}])
+    except FileNotFoundError:
+        pass
+
+
+def is_owned(folder: str) -> bool:
+    """Whether a worker has taken the chunk. Also true if the folder is gone: it may have."""
+    try:
+        os.close(os.open(os.path.join(folder, OWNER), os.O_RDONLY | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return not os.path.isdir(folder)
+    return True
+
+
+def remove_folder(folder: str) -> None:
+    """Remove the folder of a chunk or of a batch.
+
+    It is renamed first: a worker that looks for `revoked` finds the whole folder or nothing.
+    """
+    gone = f"{folder}.removed"
+    try:
+        os.rename(folder, gone)
+    except FileNotFoundError:
+        pass
+    except OSError:  # a removal was interrupted before
+        shutil.rmtree(gone, ignore_errors=True)
+        os.rename(folder, gone)
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def is_revoked(folder: str) -> bool:
@@ -170,7 +205,8 @@ class Events:
     reserved  jobs                               these attempts may start from now on
     begun     job, attempt, at, node, gpus       the attempt is started now
     ended     job, attempt, and see worker.py    it ended
-    returned  jobs                               these attempts were not started
+    returned  jobs, why                          these attempts were not started: they were
+                                                 cancelled, or the worker was `drained`
     closed    at, why                            the worker exits; nothing of it is left
     """
 

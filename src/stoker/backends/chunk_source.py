@@ -32,6 +32,10 @@ def _own_address() -> str:
 _BLOCK = 256  # jobs that are recorded in the worker's database at a time
 # Variables of the engine that a program may expect.
 _ENGINE_PREFIXES = ("SLURM_", "SLURMD_", "SBATCH_", "RAY_")
+# Left by our call of sbatch: these would change what `srun` and `squeue` do in a job.
+_NOT_PASSED = frozenset((
+    "SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN",
+))  # fmt: skip
 
 
 class ChunkSource:
@@ -147,7 +151,7 @@ class ChunkSource:
         if id not in self._contexts:
             own = tuple(
                 (key, value) for key, value in os.environ.items()
-                if key.startswith(_ENGINE_PREFIXES)
+                if key.startswith(_ENGINE_PREFIXES) and key not in _NOT_PASSED
             )  # fmt: skip
             for known, context in read_contexts(self._folder).items():
                 env = {key: value for key, value in context.env

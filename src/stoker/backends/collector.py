@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.backends.chunk_files import EVENTS, LineReader
+from stoker.backends.chunk_files import EVENTS, TERMINATED, LineReader
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 from stoker.daemon.finish_attempt import finish_attempt
@@ -19,8 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What ended an allocation, as the cause of the jobs that were running in it.
-_TERMINATED = "terminated"
+_CANCELLED = "engine_cancel"
 
 
 class Seen(Record):
@@ -39,6 +38,7 @@ class Collector:
         self._settings = settings
         self._readers: dict[int, LineReader] = {}
         self._announced: dict[int, set[int]] = {}  # attempts that may have started
+        self._begun: dict[int, set[int]] = {}  # attempts that were started
         self._seen: dict[int, Seen] = {}
 
     def has_news(self, allocation: Allocation, folder: str) -> bool:
@@ -78,11 +78,12 @@ class Collector:
             announced.update(attempt for _, attempt in event["jobs"])
         elif kind == "begun":
             announced.add(event["attempt"])
+            self._begun.setdefault(allocation.id, set()).add(event["attempt"])
         elif kind == "owned":
             seen = seen._replace(is_owned=True, is_closed=False)
         elif kind == "closed":
             seen = seen._replace(is_closed=True)
-        elif kind == "returned":
+        elif kind == "returned" and event.get("why") == "drained":
             seen = seen._replace(was_drained=True)
         self._seen[allocation.id] = seen
 
@@ -107,11 +108,13 @@ class Collector:
         """Events of this transaction were not recorded: read them again."""
         self._readers.clear()
         self._announced.clear()
+        self._begun.clear()
         self._seen.clear()
 
     def forget(self, allocation: int) -> None:
         self._readers.pop(allocation, None)
         self._announced.pop(allocation, None)
+        self._begun.pop(allocation, None)
         self._seen.pop(allocation, None)
 
     # -- single events ---------------------------------------------------------------------------
@@ -121,9 +124,12 @@ class Collector:
     ) -> None:
         kind = event.get("kind")
         if kind == "owned":
+            # A repeated request may have made two allocations: the owner is the one that counts.
+            engine_id, dot, restarts = event["by"].rpartition(".")
             allocations.update(
-                self._db, allocation.id, state=allocations.RUNNING, node=event["node"]
-            )
+                self._db, allocation.id, state=allocations.RUNNING, node=event["node"],
+                engine_id=engine_id if dot and restarts.isdigit() else event["by"],
+            )  # fmt: skip
         elif kind == "begun":
             attempts.record_start(self._db, event["attempt"], 0, event["at"], 0.0)
             self._place(event)
@@ -143,7 +149,7 @@ class Collector:
 
     def _end(self, event: dict[str, Any], started: float | None) -> None:
         cause = event.get("cause")
-        if cause == _TERMINATED:
+        if cause == TERMINATED:
             return  # the engine knows why; `end_allocation` records it
         outcome = Outcome(
             attempt=event["attempt"],
@@ -167,23 +173,43 @@ class Collector:
         """Return a job to the queue that provably did not start."""
         attempts.unclaim(self._db, one.attempt, time.time(), why)
 
-    def end_allocation(self, allocation: Allocation, cause: str, reason: str) -> None:
+    def end_allocation(
+        self, allocation: Allocation, folder: str, cause: str, reason: str, is_certain: bool
+    ) -> None:
         """Record the end of an allocation: its jobs have ended, or return to the queue.
 
         `cause` is that of jobs that were running: the worker did not report their ends.
+        `is_certain`: the event file is complete. If the engine cancelled the allocation, jobs that
+        did not start are cancelled too, unless Stoker requested that to stop one of its jobs.
         """
-        announced = self._announced.get(allocation.id, set())
+        left = allocations.unfinished(self._db, allocation.id)
+        started = self._may_have_started(allocation, folder, is_certain, left)
+        is_cancelled = cause == _CANCELLED and not any(one.stop_requested for one in left)
         now = time.time()
-        for one in allocations.unfinished(self._db, allocation.id):
-            if one.attempt not in announced:
-                self.return_job(one, f"its allocation ended before it could start ({reason})")
+        for one in left:
+            if one.attempt not in started:
+                if is_cancelled:
+                    allocations.cancel_unstarted(self._db, one, cause, now)
+                else:
+                    self.return_job(one, f"its allocation ended before it could start ({reason})")
                 continue
             outcome = Outcome(attempt=one.attempt, status=None, ended_at=now, reason=cause,
                               detail=reason or None)  # fmt: skip
             finish_attempt(self._db, self._settings, outcome, GpuUse(), now)
             if cause == "lost":
-                events.record_event(self._db, one.job, now, "node_lost", reason)
+                events.record_event(self._db, one.job, now, "lost", reason)
         allocations.update(
             self._db, allocation.id, state=allocations.ENDED, ended_at=now, reason=reason or None
         )
         self.forget(allocation.id)
+
+    def _may_have_started(
+        self, allocation: Allocation, folder: str, is_certain: bool, left: list[RemoteAttempt]
+    ) -> set[int]:
+        """The attempts of an ended allocation that may have started."""
+        has_events = os.path.exists(os.path.join(folder, EVENTS))
+        if not os.path.isdir(folder) or (allocation.position and not has_events):
+            return {one.attempt for one in left}  # files were removed: nothing is known
+        if is_certain or self.seen(allocation).is_closed:
+            return self._begun.get(allocation.id, set())
+        return self._announced.get(allocation.id, set())

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import sqlite3
 import sys
 import time
@@ -45,6 +44,7 @@ _NODES_SECONDS = 60.0
 _GRACE_SECONDS = 5.0
 _FORGOTTEN_SECONDS = 30.0  # for allocations that the engine does not list
 _KILL_SECONDS = 30.0  # after the grace period of a job, before its allocation is cancelled
+_CANCELLED = "engine_cancel"
 _MAX_WATCHED = 200  # allocations that wait in the engine's queue and may have started
 
 
@@ -67,6 +67,7 @@ class Driver:
         self._problem = row.problem
         self._suspects: dict[int, float] = {}  # allocations that seem to have ended, and since when
         self._stops: dict[int, float] = {}  # attempts that were asked to stop, and when
+        self._to_cancel: set[int] = set()  # allocations that the engine shall end
         self._retry_at = 0.0  # when to contact the engine again after an error
         self._failures = 0
 
@@ -85,12 +86,15 @@ class Driver:
     def _timeout(self) -> float:
         now = time.monotonic()
         due = [now + _FILES_SECONDS, max(self._poll_at, self._retry_at)]
+        if self._hand_over.next_due is not None:
+            due.append(max(self._hand_over.next_due, self._retry_at))
         return max(0.05, min(due) - now)
 
     def _round(self) -> bool:
         """One round; returns whether the backend still has work."""
         is_changed = self._collect()
         now = time.monotonic()
+        is_changed |= self._stop_jobs(now)
         if now >= self._retry_at:
             try:
                 is_changed |= self._talk(now)
@@ -99,6 +103,8 @@ class Driver:
                 self._failed(now, str(error))
             except Rejected as error:
                 self._failed(now, f"refused: {error}")
+            except OSError as error:  # in the folder with the chunks
+                self._failed(now, f"cannot use the folder {self._files}: {error.strerror}")
         if is_changed:
             wake_daemon(self._settings.state_dir)
         return self._has_work()
@@ -108,8 +114,12 @@ class Driver:
         is_changed = self._resubmit()
         if now >= self._nodes_at:
             self._record_nodes(now)
-        is_changed |= self._stop_jobs(now)
-        if self._hand_over.submit_ready():
+        if self._to_cancel:
+            open_ones = [one for one in self._open() if one.id in self._to_cancel]
+            self._backend.cancel(open_ones)
+            self._to_cancel.clear()
+            self._poll_at = now
+        if self._hand_over.submit_ready(now):
             self._poll_soon(now)
             is_changed = True
         if now >= self._poll_at and self._open():
@@ -135,7 +145,7 @@ class Driver:
 
     def _solved(self) -> None:
         self._failures = 0
-        self._set_problem(None)
+        self._set_problem(self._hand_over.problem)
 
     def _set_problem(self, problem: str | None) -> None:
         if problem != self._problem:
@@ -169,9 +179,10 @@ class Driver:
             )
             try:
                 ids = self._backend.submit(batch)
-            except Rejected:
-                self._hand_over.withdraw(found)
-                raise
+            except Rejected as error:
+                self._hand_over.withdraw(found)  # `submit_ready` tries again and says why not
+                print(f"backend {self._name}: {error}", file=sys.stderr, flush=True)
+                continue
             self._hand_over.record_ids(found, ids)
         if fresh:
             self._poll_soon(time.monotonic())
@@ -186,7 +197,7 @@ class Driver:
             return
         for name in names:
             if name not in known:
-                shutil.rmtree(os.path.join(self._folder, name), ignore_errors=True)
+                chunk_files.remove_folder(os.path.join(self._folder, name))
 
     # -- events of workers -----------------------------------------------------------------------
 
@@ -216,18 +227,26 @@ class Driver:
             if not found:
                 break
             count += found
-        if self._collector.seen(one).is_closed and not allocations.unfinished(self._db, one.id):
-            self._end(one, "completed")
+        if count and self._collector.seen(one).is_owned:
+            self._hand_over.worker_started()
+        if count and self._collector.seen(one).is_closed:
+            if not allocations.unfinished(self._db, one.id):
+                self._end(one, "completed")
+            else:
+                self._poll_at = time.monotonic()  # the engine ended it: ask why
         return count > 0
 
-    def _end(self, one: Allocation, reason: str, cause: str = "lost") -> None:
+    def _end(
+        self, one: Allocation, reason: str, cause: str = "lost", is_certain: bool = False
+    ) -> None:
         if self._collector.seen(one).was_drained:
             self._hand_over.was_drained(one)
         with self._db.transaction():
-            self._collector.end_allocation(one, cause, reason)
+            self._collector.end_allocation(one, self._chunk(one), cause, reason, is_certain)
         self._suspects.pop(one.id, None)
+        self._hand_over.allocation_ended()
         if not any(other.token == one.token for other in self._open()):
-            shutil.rmtree(os.path.join(self._folder, one.token), ignore_errors=True)
+            chunk_files.remove_folder(os.path.join(self._folder, one.token))
 
     # -- the engine's view -----------------------------------------------------------------------
 
@@ -264,10 +283,20 @@ class Driver:
             return False
         chunk_files.revoke(self._chunk(one))
         self._collect_one(one)
-        reason = status.reason if status is not None else "the engine no longer knows it"
-        cause = status.cause if status is not None else None
-        self._end(one, reason, cause or "lost")
+        if status is None:
+            self._end(one, "the engine no longer knows it")
+            return True
+        if not self._collector.seen(one).is_owned and status.cause != _CANCELLED:
+            self._start_failed(one, status, now)
+        self._end(one, status.reason, status.cause or "lost", status.is_certain)
         return True
+
+    def _start_failed(self, one: Allocation, status: Status, now: float) -> None:
+        """An allocation ended and its worker never started: say why, with what it printed."""
+        where = f" on node {status.node}" if status.node else ""
+        printed = self._backend.worker_output(os.path.join(self._folder, one.token), one.task)
+        why = printed or status.reason
+        self._hand_over.worker_failed(f"the worker did not start{where}: {why}", now)
 
     def _update(self, one: Allocation, status: Status) -> bool:
         state = allocations.RUNNING if status.state == RUNNING else allocations.SUBMITTED
@@ -285,14 +314,17 @@ class Driver:
     # -- cancel ----------------------------------------------------------------------------------
 
     def _stop_jobs(self, now: float) -> bool:
-        """Pass on cancellations: to the worker if it runs, else to the engine."""
+        """Pass on cancellations through the files of the chunks; returns whether there were any.
+
+        This needs no engine. Allocations without a job that is still wanted, and those whose worker
+        does not stop a job in time, are left to the engine (`_to_cancel`).
+        """
         wanted = allocations.to_stop(self._db, self._name)
         if not wanted:
             self._stops.clear()
             return False
         by_id = {one.id: one for one in self._open()}
         fresh: dict[int, list[allocations.RemoteAttempt]] = {}
-        to_cancel: list[Allocation] = []
         for id, attempt in wanted:
             asked = self._stops.get(attempt.attempt)
             grace = self._settings.grace if attempt.grace is None else attempt.grace
@@ -301,27 +333,29 @@ class Driver:
                 fresh.setdefault(id, []).append(attempt)
             elif now - asked > grace + _KILL_SECONDS and id in by_id:
                 self._stops[attempt.attempt] = now
-                to_cancel.append(by_id[id])
+                self._to_cancel.add(id)
         for id, stopping in fresh.items():
-            one = by_id.get(id)
-            if one is None:
-                continue
-            path = os.path.join(self._chunk(one), chunk_files.STOPS)
-            chunk_files.append_lines(
-                path, [{"job": attempt.job, "grace": attempt.grace} for attempt in stopping]
-            )
-            is_all = len(stopping) == len(allocations.unfinished(self._db, id))
-            if one.state != allocations.RUNNING and is_all:
-                to_cancel.append(one)
-        if to_cancel:
-            self._backend.cancel(to_cancel)
-            self._poll_at = now
-        if fresh:
-            with self._db.transaction():
-                for stopping in fresh.values():
-                    for attempt in stopping:
-                        attempts.mark_stopping(self._db, attempt.job)
+            if id in by_id:
+                self._stop_in(by_id[id], stopping)
         return bool(fresh)
+
+    def _stop_in(self, one: Allocation, stopping: list[allocations.RemoteAttempt]) -> None:
+        """Stop jobs of one allocation. Those that no worker can start any more end at once."""
+        folder = self._chunk(one)
+        lines = [{"job": attempt.job, "grace": attempt.grace} for attempt in stopping]
+        try:
+            chunk_files.append_lines(os.path.join(folder, chunk_files.STOPS), lines)
+        except OSError:  # the folder is gone
+            self._to_cancel.add(one.id)
+        is_owned = chunk_files.is_owned(folder)
+        with self._db.transaction():
+            for attempt in stopping:
+                if is_owned:
+                    attempts.mark_stopping(self._db, attempt.job)
+                else:
+                    allocations.cancel_unstarted(self._db, attempt, "user", time.time())
+        if not is_owned and not allocations.unfinished(self._db, one.id):
+            self._to_cancel.add(one.id)
 
 
 def _die_with(parent: int) -> None:

@@ -11,11 +11,10 @@ The order of steps makes a crash at any point harmless:
 from __future__ import annotations
 
 import os
-import shutil
 import time
 import uuid
 
-from stoker.backends.chunk_files import VERSION, Header, write_chunk
+from stoker.backends.chunk_files import VERSION, Header, remove_folder, write_chunk
 from stoker.backends.chunk_jobs import chunk_job, to_line
 from stoker.backends.protocol import AllocationRequest, Backend, Batch, Rejected
 from stoker.core.backends.chunks import Candidate, Chunk, divide
@@ -23,6 +22,7 @@ from stoker.core.backends.nodes import UP, Node
 from stoker.core.backends.options import FIRST_NODE
 from stoker.core.fields import to_fields
 from stoker.core.model import ReadyJob, Request
+from stoker.core.record import Record
 from stoker.settings import Settings
 from stoker.store import allocations, contexts, profiles, ready_jobs, sweeps
 from stoker.store.allocations import Allocation
@@ -33,10 +33,20 @@ from stoker.testing.failpoints import failpoint
 
 _READ = 20_000  # jobs of a request group that are considered at a time
 _UNKNOWN_SLOTS = 8  # of a backend whose nodes are not known
+_MAX_PAUSE = 60.0  # seconds between two attempts to submit jobs that were refused
 
 
 class _NotReady(Exception):
     """A job was cancelled, held or changed since it was read."""
+
+
+class _Refusal(Record):
+    """The engine refused the jobs of a request group."""
+
+    problem: str
+    times: int
+    until: float  # when they are submitted again
+    is_limit: bool
 
 
 class HandOver:
@@ -50,18 +60,76 @@ class HandOver:
         self._folder = folder  # of the chunks
         self.nodes: list[Node] = []
         self._slow: set[int] = set()  # profiles whose jobs proved to be longer than expected
+        self._refusals: dict[int, _Refusal] = {}  # by request group
+        self._most_tasks: int | None = None  # a batch of this size may fit in the engine's limits
+        self._failed_starts = 0  # allocations in a row whose worker did not start
+        self._paused_until = 0.0
+        self._start_problem: str | None = None
         self._boot = boot_id()
 
-    def submit_ready(self) -> bool:
-        """Hand over what the backend takes now; returns whether jobs were handed over."""
+    def submit_ready(self, now: float) -> bool:
+        """Hand over what the backend takes now; returns whether jobs were handed over.
+
+        If the engine refuses the jobs of a request group, `problem` says why; the other groups are
+        not affected, and the refused jobs are submitted again later.
+        """
+        if now < self._paused_until:
+            return False
         is_changed = False
         limits = sweeps.limits(self._db)
-        for id in ready_jobs.ready_groups(self._db, self._backend.name):
+        ready = ready_jobs.ready_groups(self._db, self._backend.name)
+        self._refusals = {id: one for id, one in self._refusals.items() if id in ready}
+        for id in ready:
+            if id in self._refusals and now < self._refusals[id].until:
+                continue
             group = ready_jobs.load_group(self._db, id)
             jobs = ready_jobs.first(self._db, group, self._room(group.fair_share_group, limits))
-            if jobs:
+            if not jobs:
+                continue
+            try:
                 is_changed |= self._submit(group.request, jobs)
+                self._refusals.pop(id, None)
+            except Rejected as error:
+                self._refused(id, error, now)
         return is_changed
+
+    def _refused(self, group: int, error: Rejected, now: float) -> None:
+        earlier = self._refusals.get(group)
+        times = 1 if earlier is None else earlier.times + 1
+        words = "does not accept more jobs now" if error.is_limit else "refused the jobs"
+        self._refusals[group] = _Refusal(
+            problem=f"the backend {words}: {error}",
+            times=times,
+            until=now + min(_MAX_PAUSE, 2.0 ** min(times, 6)),
+            is_limit=error.is_limit,
+        )
+
+    @property
+    def problem(self) -> str | None:
+        """Why jobs are not handed over, or None."""
+        found = sorted(self._refusals.values(), key=lambda one: one.is_limit)
+        return found[0].problem if found else self._start_problem
+
+    @property
+    def next_due(self) -> float | None:
+        """When refused jobs are submitted again."""
+        due = [one.until for one in self._refusals.values()]
+        return min(due + ([self._paused_until] if self._start_problem else []), default=None)
+
+    def worker_started(self) -> None:
+        self._failed_starts, self._paused_until, self._start_problem = 0, 0.0, None
+
+    def worker_failed(self, problem: str, now: float) -> None:
+        """An allocation ended before its worker started: wait before more are requested."""
+        self._failed_starts += 1
+        self._paused_until = now + min(_MAX_PAUSE, 2.0 ** min(self._failed_starts, 6))
+        self._start_problem = problem
+
+    def allocation_ended(self) -> None:
+        """The engine may accept jobs again that exceeded a limit."""
+        for id, one in self._refusals.items():
+            if one.is_limit:
+                self._refusals[id] = one._replace(until=0.0)
 
     def _room(self, group: str, limits: dict[str, int]) -> int:
         """How many jobs of a fair-share group may be handed over now."""
@@ -86,9 +154,18 @@ class HandOver:
         for chunk in chunks:  # the allocations of one batch have equal time limits
             by_limit.setdefault(chunk.time_limit, []).append(chunk)
         for limit, alike in by_limit.items():
-            for first in range(0, len(alike), limits.tasks):
-                some = alike[first : first + limits.tasks]
-                is_changed |= self._submit_batch(request, limit, some, by_id)
+            while alike:
+                size = min(len(alike), limits.tasks, self._most_tasks or limits.tasks)
+                try:
+                    is_changed |= self._submit_batch(request, limit, alike[:size], by_id)
+                except Rejected as error:
+                    if not error.is_limit or size == 1:
+                        raise
+                    self._most_tasks = size // 2  # fewer may fit in the limit
+                    continue
+                alike = alike[size:]
+                if self._most_tasks is not None:
+                    self._most_tasks *= 2
         return is_changed
 
     def _candidate(self, job: ReadyJob) -> Candidate:
@@ -125,7 +202,7 @@ class HandOver:
             if one is not None:
                 found.append(one)
         if not found:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             return False
         failpoint("driver.before_submit")
         batch = Batch(
@@ -169,7 +246,7 @@ class HandOver:
         try:
             id = self._claim(token, task, wanted, jobs, first)
         except _NotReady:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             return None
         failpoint("driver.after_claim")
         return allocations.load(self._db, id)
@@ -209,8 +286,8 @@ class HandOver:
         with self._db.transaction():
             for one in found:
                 allocations.withdraw(self._db, one.id, now)
-        for one in found:
-            shutil.rmtree(os.path.join(self._folder, one.token, str(one.task)), ignore_errors=True)
+        for token in {one.token for one in found}:
+            remove_folder(os.path.join(self._folder, token))
 
     def was_drained(self, one: Allocation) -> None:
         """A worker returned jobs that it could not start in time: treat them as long."""

@@ -16,6 +16,8 @@ from stoker.store.allocations import Allocation
 PENDING = "pending"
 RUNNING = "running"
 ENDED = "ended"
+# An engine that can, sends SIGUSR2 to a worker this long before its allocation ends.
+END_SIGNAL_SECONDS = 90
 
 
 class Unreachable(Exception):
@@ -55,7 +57,8 @@ class Status(Record):
     state: str  # pending, running or ended
     reason: str = ""  # in words of the engine: why it waits, or how it ended
     node: str = ""
-    cause: str | None = None  # of jobs that it ended: time_limit, cancelled, host_oom, lost
+    cause: str | None = None  # of jobs that it ended: time_limit, engine_cancel, host_oom, lost
+    is_certain: bool = False  # its node reported the end: no process of it is left
 
 
 class Limits(Record):
@@ -87,5 +90,8 @@ class Backend(Protocol):
 
     def cancel(self, allocations: Iterable[Allocation]) -> None:
         """End allocations. Allocations that have ended are ignored."""
+
+    def worker_output(self, folder: str, task: int) -> str:
+        """The last line that the worker of a task of this batch printed; empty if there is none."""
 
     def close(self) -> None: ...

@@ -22,11 +22,13 @@ from stoker.backends.chunk_files import (
     EVENTS,
     OWNER,
     STOPS,
+    TERMINATED,
     Events,
     LineReader,
     is_revoked,
 )
 from stoker.backends.chunk_source import ChunkSource
+from stoker.backends.protocol import END_SIGNAL_SECONDS
 from stoker.backends.worker_gpus import worker_gpus
 from stoker.core.model import Outcome
 from stoker.core.outcome.retry import Verdict
@@ -45,6 +47,9 @@ _SYNC_SECONDS = 0.5  # an event is visible to the driver after this long
 _STOP_MARGIN = 10.0  # seconds before the end of the allocation at which jobs are stopped
 _MAX_RESERVED = 256
 _NONE = (None, None, None)
+# An engine that ends an allocation sends SIGTERM to all its processes. A job may end by it a moment
+# before this process gets its own.
+_HOLD_SECONDS = 0.3
 
 
 class Revoked(Exception):
@@ -67,6 +72,8 @@ class Worker(EventListener):
         self._look_at = 0.0
         self._sync_at: float | None = None
         self._is_terminated = False
+        self._end_at: float | None = None  # when the allocation ends, if a signal announced it
+        self._held: list[tuple[float, dict[str, object]]] = []  # ends that are not written yet
         self._stopped_at_end: set[int] = set()
         self.foreground: Foreground
         self.db: Database
@@ -84,10 +91,12 @@ class Worker(EventListener):
                 earlier = file.read()
             if earlier.partition(".")[0] != self._identity.partition(".")[0]:
                 return False
-            self._skip_earlier()
             with open(f"{path}.new", "w", encoding="utf-8") as file:
                 file.write(self._identity)
+                file.flush()
+                os.fsync(file.fileno())
             os.replace(f"{path}.new", path)
+            self._skip_earlier()  # now: an earlier process announces no job after this
         else:
             os.write(descriptor, self._identity.encode())
             os.close(descriptor)
@@ -107,7 +116,7 @@ class Worker(EventListener):
                 announced.update((job, attempt) for job, attempt in event["jobs"])
             elif event["kind"] == "begun":
                 announced[event["job"]] = event["attempt"]
-            elif event["kind"] == "ended":
+            elif event["kind"] == "ended" and event.get("cause") != TERMINATED:
                 ended.add(event["job"])
         self.source.skip(announced)
         for job in announced.keys() - ended:
@@ -119,6 +128,8 @@ class Worker(EventListener):
 
     def run(self) -> None:
         header = self.source.header
+        signal.signal(signal.SIGUSR2, self._on_end_signal)
+        self._apply_early_stops()
         folder = tempfile.mkdtemp(prefix="stoker-worker-")
         try:
             self.db = open_database(folder, durable=False, create=True, is_owner=True)
@@ -133,7 +144,9 @@ class Worker(EventListener):
                 on_signal=self._on_signal,
             )  # fmt: skip
             self.foreground.work(self._before_wait)
-            self._return_waiting()
+            self._write_held_at_end()
+            if not self._is_terminated:  # else the driver decides, by what the engine says
+                self._return_waiting()
         finally:
             self._events.sync()
             shutil.rmtree(folder, ignore_errors=True)
@@ -145,11 +158,12 @@ class Worker(EventListener):
         if now >= self._look_at:
             self._look_at = now + _POLL_SECONDS
             self._look(now)
+        self._write_held(now)
         if self._sync_at is not None and now >= self._sync_at:
             self._events.sync()
             self._sync_at = None
         due = [self._look_at, *([] if self._sync_at is None else [self._sync_at])]
-        return min(due)
+        return min(due + [at for at, _ in self._held[:1]])
 
     def _look(self, now: float) -> None:
         """Read what the driver wrote, and follow the time limit of the allocation."""
@@ -159,8 +173,7 @@ class Worker(EventListener):
         for stop in self._stops.read():
             job, grace = int(stop["job"]), stop.get("grace")
             if not self.foreground.stop(job, grace) and self._withdraw(job):
-                self._events.write("returned", jobs=[job])
-                self._wrote()
+                self._return([job], "cancelled")
         header = self.source.header
         ran = now - self._started_at
         if header.unknown_seconds is not None and ran > header.unknown_seconds:
@@ -174,15 +187,32 @@ class Worker(EventListener):
             self._stop_all("time_limit" if header.is_single else "requeue")
 
     def _seconds_left(self) -> float | None:
-        """Seconds until the engine ends the allocation; None if it does not."""
+        """Seconds until the engine ends the allocation; None if that is not known."""
+        if self._end_at is not None:
+            return self._end_at - time.monotonic()
         end = os.environ.get("SLURM_JOB_END_TIME", "")
         if end.isdigit():
             return float(end) - time.time()
         limit = self.source.header.seconds
         return None if limit is None else self._started_at + limit - time.monotonic()
 
+    def _apply_early_stops(self) -> None:
+        """Drop jobs that were cancelled before this worker started."""
+        for stop in self._stops.read():
+            if self.source.withdraw(int(stop["job"])):
+                self._return([int(stop["job"])], "cancelled")
+
     def _withdraw(self, job: int) -> bool:
-        return self.source.withdraw(job) or self.foreground.withdraw(job)
+        if self.source.withdraw(job):
+            return True
+        if not self.foreground.withdraw(job):
+            return False
+        self.source.finished(job)
+        return True
+
+    def _return(self, jobs: list[int], why: str) -> None:
+        self._events.write("returned", jobs=jobs, why=why)
+        self._wrote()
 
     def _drain(self) -> None:
         self.foreground.drain()
@@ -201,16 +231,22 @@ class Worker(EventListener):
             return True
         if number == signal.SIGTERM:
             self._is_terminated = True
-            left = self._seconds_left()
-            is_timeout = left is not None and left < 60
-            self._stop_all("time_limit" if is_timeout else "terminated")
+            for _, fields in self._held:
+                fields["cause"] = TERMINATED
+            self._stop_all(TERMINATED)
             return True
         return False
+
+    def _on_end_signal(self, number: int, frame: object) -> None:
+        """SIGUSR2: the time limit of the allocation is near."""
+        if self._seconds_left() is None:
+            self._end_at = time.monotonic() + END_SIGNAL_SECONDS
+        self._look_at = 0.0
 
     def _return_waiting(self) -> None:
         left = [job for job in self.source.unfinished() if job not in self._attempts]
         if left:
-            self._events.write("returned", jobs=left)
+            self._return(left, "drained")
 
     def _refuse(self, job: int, attempt: int, why: str) -> None:
         self._events.write("ended", job=job, attempt=attempt, status=None, at=time.time(),
@@ -241,22 +277,46 @@ class Worker(EventListener):
         pairs = [(one, self.source.attempt_of(one)) for one in jobs]
         self._events.write("reserved", jobs=pairs)
         self._events.sync()
-        if is_revoked(self._folder):
+        if is_revoked(self._folder) or not self._is_owner():
             raise Revoked
+
+    def _is_owner(self) -> bool:
+        """False if the engine has restarted the allocation while this process is still alive."""
+        try:
+            with open(os.path.join(self._folder, OWNER), encoding="utf-8") as file:
+                return file.read() == self._identity
+        except FileNotFoundError:
+            return False
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         self.foreground.finished_one()
         self.source.finished(job)
-        cause = outcome.reason
         memory, use, energy = attempts.gpu_use(self.db, job) if self.gpus.is_monitored else _NONE
-        self._events.write(
-            "ended", job=job, attempt=self._attempts[job], status=outcome.status,
-            at=outcome.ended_at, cause=cause, detail=outcome.detail,
-            last_error=outcome.last_error, user_seconds=outcome.user_seconds,
-            system_seconds=outcome.system_seconds, max_rss_bytes=outcome.max_rss_bytes,
-            gpu_memory=memory, gpu_use=use, gpu_energy=energy,
-        )  # fmt: skip
+        fields: dict[str, object] = {
+            "job": job, "attempt": self._attempts[job], "status": outcome.status,
+            "at": outcome.ended_at, "cause": outcome.reason, "detail": outcome.detail,
+            "last_error": outcome.last_error, "user_seconds": outcome.user_seconds,
+            "system_seconds": outcome.system_seconds, "max_rss_bytes": outcome.max_rss_bytes,
+            "gpu_memory": memory, "gpu_use": use, "gpu_energy": energy,
+        }  # fmt: skip
+        if outcome.reason is None and outcome.status:
+            self._held.append((time.monotonic() + _HOLD_SECONDS, fields))
+            return
+        self._events.write("ended", **fields)
         self._wrote()
+
+    def _write_held(self, now: float) -> None:
+        while self._held and (self._is_terminated or now >= self._held[0][0]):
+            self._events.write("ended", **self._held.pop(0)[1])
+            self._wrote()
+
+    def _write_held_at_end(self) -> None:
+        """All jobs have ended: wait for a signal that may have ended the last of them."""
+        while self._held:
+            self.foreground.handle_signals()
+            self._write_held(time.monotonic())
+            if self._held:
+                time.sleep(max(0.0, self._held[0][0] - time.monotonic()))
 
     def message(self, text: str) -> None:
         print(text, file=sys.stderr, flush=True)

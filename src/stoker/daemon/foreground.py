@@ -160,7 +160,7 @@ class Foreground:
                 signal.signal(number, self._on_signal)
         try:
             while self._has_more():
-                self._handle_signals()
+                self.handle_signals()
                 self._read()
                 self._loop.receive(self._parent.events()[0])
                 self._loop.tick()
@@ -232,7 +232,7 @@ class Foreground:
     def _on_signal(self, number: int, frame: object) -> None:
         self._signals.append(number)  # handled between two ticks
 
-    def _handle_signals(self) -> None:
+    def handle_signals(self) -> None:
         """First Ctrl-C: start no more jobs. Second (or SIGTERM, SIGHUP): cancel. Third: kill."""
         while self._signals:
             number = self._signals.pop(0)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from stoker.core.record import Record
 from stoker.store import attempts
 from stoker.store.database import Database
+from stoker.store.dependencies import cancel_waiting
 
 NEW = "new"  # recorded, perhaps not known to the engine yet
 SUBMITTED = "submitted"
@@ -150,10 +151,20 @@ def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
     return [_remote(*row) for row in rows]
 
 
+def cancel_unstarted(db: Database, one: RemoteAttempt, cause: str, now: float) -> None:
+    """Cancel a job that provably did not start."""
+    attempts.unclaim(db, one.attempt, now, None)
+    cancel_waiting(db, one.job, cause, now)
+
+
 def withdraw(db: Database, allocation: int, now: float) -> None:
-    """Return the jobs of an allocation that was not requested to the queue, and forget it."""
+    """Return the jobs of an allocation that was not requested to the queue, and forget it.
+
+    Without an event for each job: the request is repeated until the engine accepts it, and the
+    backend's problem says why it does not.
+    """
     for one in unfinished(db, allocation):
-        attempts.unclaim(db, one.attempt, now, "the backend refused it")
+        attempts.unclaim(db, one.attempt, now, None)
     db.execute("DELETE FROM allocations WHERE id = ?", (allocation,))
 
 

@@ -225,8 +225,8 @@ def finish(
     return frees
 
 
-def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0) -> None:
-    """Undo a claim whose process was provably never started, and record an event."""
+def unclaim(db: Database, attempt: int, now: float, why: str | None, delay: float = 0.0) -> None:
+    """Undo a claim whose process was provably never started; record an event with the reason."""
     row = db.execute("SELECT job, number FROM attempts WHERE id = ?", (attempt,)).fetchone()
     if row is None:
         return
@@ -237,7 +237,8 @@ def unclaim(db: Database, attempt: int, now: float, why: str, delay: float = 0.0
         f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
         (int(not delay), now + delay if delay else None, row[1] - 1, row[0], attempt),
     )
-    record_event(db, row[0], now, "start_undone", why)
+    if why is not None:
+        record_event(db, row[0], now, "start_undone", why)
     if db.value("SELECT stop_requested FROM jobs WHERE id = ?", (row[0],)) is not None:
         cancel_waiting(db, row[0], "user", now)
 

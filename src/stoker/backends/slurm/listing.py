@@ -26,6 +26,8 @@ _ENDS = {
     "NODE_FAIL": "its node failed", "PREEMPTED": "preempted by another job",
     "BOOT_FAIL": "its node did not boot", "DEADLINE": "deadline reached",
 }  # fmt: skip
+# Ends that slurmd reported. The others may be those of a node that does not answer.
+_CERTAIN = ("COMPLETED", "FAILED", "OUT_OF_MEMORY")
 # Slurm's reason codes of waiting jobs, as sentences.
 _REASONS = {
     "Resources": "waits for free resources",
@@ -106,7 +108,8 @@ def status_of(state: str, reason: str, node: str) -> Status:
     if word in _ALIVE:
         return Status(state=RUNNING, node=node)
     words = _ENDS.get(word, word.lower().replace("_", " "))
-    return Status(state=ENDED, reason=words, node=node, cause=_CAUSES.get(word, "lost"))
+    return Status(state=ENDED, reason=words, node=node, cause=_CAUSES.get(word, "lost"),
+                  is_certain=word in _CERTAIN)  # fmt: skip
 
 
 def pending_words(reason: str) -> str:

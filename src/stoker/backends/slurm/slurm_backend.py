@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Iterable
 
-from stoker.backends.protocol import Batch, Limits, Rejected, Status
+from stoker.backends.protocol import END_SIGNAL_SECONDS, Batch, Limits, Rejected, Status
 from stoker.backends.slurm.commands import run_slurm
 from stoker.backends.slurm.listing import (
     SINFO_FORMAT,
@@ -27,7 +27,6 @@ from stoker.core.backends.options import split_options
 from stoker.store.allocations import Allocation
 
 _NAME = "stoker-"  # before the token in the name of a Slurm job
-_SIGNAL_SECONDS = 90  # before the time limit, the worker gets a signal
 _MAX_ALLOCATIONS = 1000
 _EXPORTED = "HOME,PATH,USER,LOGNAME,LANG"
 
@@ -83,7 +82,7 @@ class SlurmBackend:
             f"--array={_ranges(tasks)}", "--no-requeue", f"--export={_EXPORTED}",
             f"--output={batch.folder}/slurm-%a.out", "--open-mode=append", "--chdir=/",
             f"--nodes={request.nodes}",
-            f"--signal=B:USR2@{_SIGNAL_SECONDS}",
+            f"--signal=B:USR2@{END_SIGNAL_SECONDS}",
         ]  # fmt: skip
         if not {"ntasks", "ntasks-per-node"} & options.keys():
             argv.append("--ntasks-per-node=1")
@@ -97,7 +96,8 @@ class SlurmBackend:
         worker = shlex.join([self._python, "-P", "-m", "stoker.backends.worker"])
         identity = '"${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID.${SLURM_RESTART_COUNT:-0}"'
         folder = f"{shlex.quote(batch.folder)}/$SLURM_ARRAY_TASK_ID"
-        return f"#!/bin/sh\nexec {worker} {folder} --as {identity}\n"
+        # Slurm's signal may come before the worker can handle it.
+        return f"#!/bin/sh\ntrap '' USR2\nexec {worker} {folder} --as {identity}\n"
 
     def adopt(self, token: str) -> dict[int, str]:
         return {
@@ -158,18 +158,16 @@ class SlurmBackend:
                 if "invalid job id" not in str(error).lower():  # it has ended
                     raise
 
+    def worker_output(self, folder: str, task: int) -> str:
+        try:
+            with open(os.path.join(folder, f"slurm-{task}.out"), "rb") as file:
+                lines = file.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
+        except OSError:
+            return ""
+        return lines[-1] if lines else ""
+
     def close(self) -> None:
         pass
-
-
-def worker_output(folder: str, task: int) -> str:
-    """The last line that the worker of a task printed, for error messages."""
-    try:
-        with open(os.path.join(folder, f"slurm-{task}.out"), "rb") as file:
-            lines = file.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
-    except OSError:
-        return ""
-    return lines[-1] if lines else ""
 
 
 def _pairs(options: Iterable[str]) -> dict[str, str]:
