@@ -10,6 +10,7 @@ systems. What the queue needs is in the chunk's event file (chunk_files.py).
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -35,6 +36,7 @@ from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import EventListener, Host
+from stoker.errors import Unavailable
 from stoker.settings import Settings
 from stoker.store import attempts
 from stoker.store.database import Database, open_database
@@ -46,6 +48,7 @@ _POLL_SECONDS = 1.0  # between two looks at stops.jsonl
 _SYNC_SECONDS = 0.5  # an event is visible to the driver after this long
 _STOP_MARGIN = 10.0  # seconds before the end of the allocation at which jobs are stopped
 _MAX_RESERVED = 256
+_PREFIX = "stoker-worker-"  # of temporary folders
 _NONE = (None, None, None)
 # An engine that ends an allocation sends SIGTERM to all its processes. A job may end by it a moment
 # before this process gets its own.
@@ -130,7 +133,10 @@ class Worker(EventListener):
         header = self.source.header
         signal.signal(signal.SIGUSR2, self._on_end_signal)
         self._apply_early_stops()
-        folder = tempfile.mkdtemp(prefix="stoker-worker-")
+        _remove_leftovers()
+        folder = tempfile.mkdtemp(prefix=_PREFIX)
+        lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             self.db = open_database(folder, durable=False, create=True, is_owner=True)
             settings = Settings(state_dir=folder, grace=header.grace, log_limit=header.log_limit)
@@ -150,6 +156,7 @@ class Worker(EventListener):
         finally:
             self._events.sync()
             shutil.rmtree(folder, ignore_errors=True)
+            os.close(lock)
         self._events.write("closed", at=time.time(), why="")
         self._events.sync()
 
@@ -326,6 +333,30 @@ class Worker(EventListener):
             self._sync_at = time.monotonic() + _SYNC_SECONDS
 
 
+def _remove_leftovers() -> None:
+    """Remove the temporary folders of workers on this node that were killed."""
+    base = tempfile.gettempdir()
+    for name in os.listdir(base):
+        path = os.path.join(base, name)
+        if not name.startswith(_PREFIX):
+            continue
+        try:
+            if os.lstat(path).st_uid != os.geteuid():
+                continue
+            lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # its worker holds the lock
+            # A worker that is just starting has an empty folder and not yet the lock.
+            if os.listdir(path):
+                shutil.rmtree(path, ignore_errors=True)
+        except OSError:
+            pass
+        finally:
+            os.close(lock)
+
+
 def _cpu_slots(is_single: bool) -> int:
     """How many jobs without a GPU run at once: the CPUs of the allocation."""
     if is_single:
@@ -337,7 +368,11 @@ def _cpu_slots(is_single: bool) -> int:
 def main(arguments: list[str]) -> int:
     folder, option, identity = arguments
     assert option == "--as"
-    worker = Worker(folder, identity)
+    try:
+        worker = Worker(folder, identity)
+    except (Unavailable, FileNotFoundError):
+        print(f"there are no jobs in {folder}; they may have been cancelled", file=sys.stderr)
+        return 1
     if not worker.take_chunk():
         print(f"another allocation runs the jobs in {folder}; nothing to do", file=sys.stderr)
         return 0

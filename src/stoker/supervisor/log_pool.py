@@ -36,6 +36,8 @@ class LogPool:
     def __init__(self) -> None:
         self._idle: list[tuple[int, str]] = []
         self._made = 0
+        # Workers on several hosts share a folder, and a PID is not unique among hosts.
+        self._token = os.urandom(6).hex()
 
     def lend(self, path: str) -> PooledLog:
         """A log for the job that writes to `path`. Raises OSError if it cannot be created."""
@@ -63,10 +65,13 @@ class LogPool:
 
     def _new_name(self, path: str) -> str:
         self._made += 1
-        return f"{os.path.dirname(path)}/{PREFIX}{os.getpid()}-{self._made}"
+        return f"{os.path.dirname(path)}/{PREFIX}{self._token}-{self._made}"
 
     def close(self) -> None:
         for descriptor, temporary in self._idle:
             os.close(descriptor)
-            os.unlink(temporary)
+            try:
+                os.unlink(temporary)
+            except FileNotFoundError:  # the folder was removed
+                pass
         self._idle.clear()
