@@ -7,7 +7,7 @@ A program with that environment connects with `ray.init()`. Each node is a host 
 (`SimulatedHost`) with its own loopback address: tasks and actors see only processes of their node,
 and everything ends with the test process. All nodes share the file system, except for the folder
 with Ray's sockets. A driver outside of the cluster uses the raylet of the head, as drivers do on
-the head of a real cluster.
+the head of a real cluster. Ray listens on all addresses of this host; a random token protects it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from tests.engines.loopback import free_address, free_ports
+from tests.engines.loopback import ClaimedPorts, free_network
 from tests.engines.simulated_host import SimulatedHost, has_namespaces
 from tests.lab import wait_until
 
@@ -57,8 +57,9 @@ class RayCluster:
         self._token = secrets.token_hex(16)
         # Short: the path of a socket may have only 107 bytes, and Ray adds about 60.
         self.folder = Path(tempfile.mkdtemp(prefix="ray-"))
-        self._network = free_address().rpartition(".")[0]
-        self._port, self._dashboard_port = free_ports(self.node_address(0), 2)
+        self._network = free_network()
+        self._claimed = ClaimedPorts(self.node_address(0), 2)
+        self._port, self._dashboard_port = self._claimed.ports
         self._hosts: dict[int, SimulatedHost] = {}
 
     @classmethod
@@ -168,6 +169,7 @@ class RayCluster:
             host.stop()
         self._hosts = {}
         if self._count:
+            self._claimed.release()
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self, node: int) -> str:

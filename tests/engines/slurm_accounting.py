@@ -10,6 +10,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+from tests.engines.loopback import LOCALHOST
+
 _LOG_SIZE = "--innodb-log-file-size=8M"
 
 
@@ -38,11 +40,11 @@ def database_environment(folder: Path) -> dict[str, str]:
     return {"MYSQL_UNIX_PORT": f"{folder}/database/server.sock"}
 
 
-def settings(folder: Path, address: str, port: int) -> dict[str, str | int]:
+def settings(folder: Path, port: int) -> dict[str, str | int]:
     """Lines of slurm.conf."""
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        "AccountingStorageHost": address,
+        "AccountingStorageHost": LOCALHOST,
         "AccountingStoragePort": port,
         # Needed with a private munge socket, or authentication fails.
         "AccountingStoragePass": f"{folder}/run/munge.sock",
@@ -51,7 +53,7 @@ def settings(folder: Path, address: str, port: int) -> dict[str, str | int]:
     }
 
 
-def write_files(folder: Path, address: str, port: int) -> None:
+def write_files(folder: Path, port: int) -> None:
     """Write slurmdbd.conf and create an empty database."""
     (folder / "database").mkdir(mode=0o700)
     # slurmdbd stores procedures, for which the server needs its system tables.
@@ -65,7 +67,7 @@ def write_files(folder: Path, address: str, port: int) -> None:
         f"""AuthType=auth/munge
 AuthInfo=socket={folder}/run/munge.sock
 DbdHost=control
-DbdAddr={address}
+DbdAddr={LOCALHOST}
 DbdPort={port}
 SlurmUser=root
 PidFile={folder}/run/slurmdbd.pid

@@ -3,7 +3,7 @@
     with SlurmCluster(MinJobAge=2) as cluster:
         job = cluster.run("sbatch", "--parsable", "--gpus-per-node=1", "--wrap=env").strip()
 
-Everything is in one private folder, with its own munge key and its own ports, so that
+Everything is in one private folder, with its own munge key and its own loopback ports, so that
 several clusters can run at the same time, next to a Slurm of the host. The controller and each node
 are hosts of their own (`SimulatedHost`): jobs see only processes of their node, `hostname` prints
 the node's name, and everything ends with the test process. All hosts share the file system and the
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.engines import slurm_accounting
-from tests.engines.loopback import free_ports
+from tests.engines.loopback import LOCALHOST, ClaimedPorts
 from tests.engines.simulated_host import SimulatedHost, has_namespaces, kill
 from tests.lab import wait_until
 
@@ -73,8 +73,7 @@ class SlurmCluster:
         # Short: the path of a socket may have only 107 bytes.
         self.folder = Path(tempfile.mkdtemp(prefix="slurm-"))
         self.folder.chmod(0o755)  # other users may submit
-        # Steps of srun answer to the address from which it connects, which is always this one.
-        self.address = "127.0.0.1"
+        self._ports = ClaimedPorts(LOCALHOST, 2 + len(self.node_names))
         self._hosts: dict[str, SimulatedHost] = {}
         self._daemons: dict[str, int] = {}
 
@@ -166,6 +165,7 @@ class SlurmCluster:
         for host in self._hosts.values():
             host.stop()
         self._hosts, self._daemons = {}, {}
+        self._ports.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def wait_idle(self, timeout: float = 60) -> None:
@@ -194,25 +194,14 @@ class SlurmCluster:
         self._stop("munged", signal.SIGTERM)
 
     def start_accounting(self) -> None:
-        """Start the database server and slurmdbd, which listens only on the cluster's address."""
+        """Start the database server and slurmdbd, which listens only on loopback."""
         words = slurm_accounting.database_command(self.folder)
         self._start("mariadbd", "control", *words)
         wait_until(lambda: _accepts(self.folder / "database" / "server.sock"), what="mariadbd")
         self._start("slurmdbd", "control", "slurmdbd", "-D")
-        address = self.address, self._accounting_port
-        wait_until(lambda: _connects(address), 60, "slurmdbd to listen")
+        wait_until(lambda: _connects(self._ports.ports[1]), 60, "slurmdbd to listen")
         # Fails if it exists, after a restart.
         self.try_run("sacctmgr", "-i", "add", "cluster", "test")
-
-    def change_accounts(self, *words: str) -> None:
-        """Run `sacctmgr` with these words, e.g. "modify", "user", "root", "set", "MaxSubmitJobs=1".
-
-        Restarts the controller, to which slurmdbd cannot connect: it takes the address from a
-        connection of the controller, and that is not the one where the controller listens.
-        """
-        self.run("sacctmgr", "-i", *words)
-        self.stop_controller()
-        self.start_controller()
 
     def stop_accounting(self) -> None:
         """Stop slurmdbd; the controller keeps what it has to report, and `sacct` fails."""
@@ -299,13 +288,12 @@ class SlurmCluster:
         key.chmod(0o400)
         (self.folder / "etc" / "cgroup.conf").touch()
         (self.folder / "etc" / "gres.conf").write_text(self._gres_conf())
-        port, self._accounting_port, *node_ports = free_ports(
-            self.address, 2 + len(self.node_names)
-        )
-        (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf(port, node_ports))
+        (self.folder / "etc" / "slurm.conf").write_text(self._slurm_conf())
         if self._accounting:
-            slurm_accounting.write_files(self.folder, self.address, self._accounting_port)
-        own = f"{self.address} {' '.join(['control', *self.node_names])}\n"
+            slurm_accounting.write_files(self.folder, self._ports.ports[1])
+        # All names have the address that connections come from: srun listens on that of its name,
+        # and slurmd connects back to where srun came from.
+        own = f"{LOCALHOST} {' '.join(['control', *self.node_names])}\n"
         (self.folder / "etc" / "hosts").write_text(own + Path("/etc/hosts").read_text())
 
     def _spool_folders(self) -> list[str]:
@@ -317,11 +305,12 @@ class SlurmCluster:
         nodes = ",".join(self.node_names)
         return f"NodeName={nodes} Name=gpu File={self.folder}/dev/nvidia[0-{self._gpus - 1}]\n"
 
-    def _slurm_conf(self, port: int, node_ports: list[int]) -> str:
-        folder, address = self.folder, self.address
+    def _slurm_conf(self) -> str:
+        folder = self.folder
+        port, accounting_port, *node_ports = self._ports.ports
         settings: dict[str, str | int] = {
             "ClusterName": "test",
-            "SlurmctldHost": f"control({address})",
+            "SlurmctldHost": f"control({LOCALHOST})",
             "SlurmctldPort": port,
             "AuthType": "auth/munge",
             "AuthInfo": f"socket={folder}/run/munge.sock,cred_expire={self._requeue_delay}",
@@ -357,15 +346,15 @@ class SlurmCluster:
             "GresTypes": "gpu",
             # The host need not have as many CPUs and as much memory as the nodes declare.
             "SlurmdParameters": "config_overrides",
-            # Listen only on the address of the cluster, not on those of the host.
+            # Listen on the address of the own host name, which is loopback, not on all.
             "CommunicationParameters": "NoCtldInAddrAny,NoInAddrAny",
         }
         if self._accounting:
-            settings |= slurm_accounting.settings(folder, address, self._accounting_port)
+            settings |= slurm_accounting.settings(folder, accounting_port)
         lines = [f"{key}={value}" for key, value in (settings | self._settings).items()]
         for node, node_port in zip(self.node_names, node_ports, strict=True):
             lines.append(
-                f"NodeName={node} NodeHostname={node} NodeAddr={address} Port={node_port}"
+                f"NodeName={node} NodeHostname={node} NodeAddr={LOCALHOST} Port={node_port}"
                 f" CPUs={self._cpus} RealMemory={self._memory_mb} State=UNKNOWN"
                 + (f" Gres=gpu:{self._gpus}" if self._gpus else "")
                 + (f" Feature={self._features[node]}" if node in self._features else "")
@@ -376,9 +365,9 @@ class SlurmCluster:
         return "\n".join(lines) + "\n"
 
 
-def _connects(address: tuple[str, int]) -> bool:
+def _connects(port: int) -> bool:
     with socket.socket() as client:
-        return client.connect_ex(address) == 0
+        return client.connect_ex((LOCALHOST, port)) == 0
 
 
 def _accepts(path: Path) -> bool:

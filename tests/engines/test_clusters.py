@@ -47,6 +47,17 @@ def test_slurm_array_tasks_have_ids_and_outputs_of_their_own(slurm: SlurmCluster
     wait_until(lambda: slurm.output(job, 3) == "3\n" and slurm.output(job, 7) == "7\n")
 
 
+def test_srun_starts_a_task_on_each_node(slurm: SlurmCluster) -> None:
+    job = slurm.submit(
+        "srun sh -c 'echo $SLURM_PROCID $(hostname) $CUDA_VISIBLE_DEVICES'",
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--gpus-per-node=3",
+    )
+    slurm.wait_for_state(job, "COMPLETED")
+    assert sorted(slurm.output(job).splitlines()) == ["0 n1 0,1,2", "1 n2 0,1,2"]
+
+
 @pytest.mark.slow
 def test_finished_slurm_job_leaves_the_listing_after_the_minimum_age(new_slurm: NewSlurm) -> None:
     slurm = new_slurm(MinJobAge=2)
@@ -153,7 +164,7 @@ def test_slurm_accounting_keeps_exit_codes_and_enforces_limits(new_slurm: NewSlu
     row = "sacct", "-n", "-P", "-X", "-o", "State,ExitCode", "-j", job
     # slurmctld reports to slurmdbd with a delay: `squeue` knows earlier.
     wait_until(lambda: slurm.run(*row) == "FAILED|7:0\n", 60, "the record of the job")
-    slurm.change_accounts("modify", "user", "root", "set", "MaxSubmitJobs=1")
+    slurm.run("sacctmgr", "-i", "modify", "user", "root", "set", "MaxSubmitJobs=1")
     slurm.submit("true", "--hold")
     refused = slurm.try_run("sbatch", "--wrap=true")
     assert refused.returncode == 1
