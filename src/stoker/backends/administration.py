@@ -8,7 +8,7 @@ import time
 from stoker.backends.open_backend import open_backend
 from stoker.backends.protocol import Rejected, Unreachable
 from stoker.client.queue import Queue
-from stoker.core.backends.capabilities import CAPABILITIES, KINDS, LOCAL
+from stoker.core.backends.capabilities import CAPABILITIES, KINDS, LOCAL, RAY, SLURM
 from stoker.core.backends.nodes import Node
 from stoker.core.backends.options import check_options
 from stoker.core.formats.plurals import plural
@@ -42,6 +42,7 @@ def add_backend(
         name=name,
         kind=kind,
         options=options,
+        environment=_environment(kind),
         folder=_folder(kind, name, folder, known),
         nodes=(),
         problem=None,
@@ -54,9 +55,18 @@ def add_backend(
         except OSError as error:
             raise UsageError(f"cannot create the folder `{row.folder}`: {error.strerror}") from None
     with queue.db.transaction():
-        backends.add(queue.db, name, kind, options, row.folder)
+        backends.add(queue.db, name, kind, options, row.folder, row.environment)
         backends.record_nodes(queue.db, name, nodes, time.time())
     return row._replace(nodes=tuple(nodes))
+
+
+def _environment(kind: str) -> dict[str, str]:
+    """The variables of this process that lead to the engine; the daemon may have others."""
+    prefixes = {SLURM: ("SLURM_CONF",), RAY: ("RAY_ADDRESS", "RAY_AUTH_")}[kind]
+    return {
+        key: value for key, value in os.environ.items()
+        if key == "PATH" or key.startswith(prefixes)
+    }  # fmt: skip
 
 
 def _check_name(name: str) -> None:

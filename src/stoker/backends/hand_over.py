@@ -24,7 +24,7 @@ from stoker.core.fields import to_fields
 from stoker.core.model import ReadyJob, Request
 from stoker.core.record import Record
 from stoker.settings import Settings
-from stoker.store import allocations, contexts, profiles, ready_jobs, sweeps
+from stoker.store import allocations, contexts, meta, profiles, ready_jobs, sweeps
 from stoker.store.allocations import Allocation
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
@@ -73,7 +73,7 @@ class HandOver:
         If the engine refuses the jobs of a request group, `problem` says why; the other groups are
         not affected, and the refused jobs are submitted again later.
         """
-        if now < self._paused_until:
+        if now < self._paused_until or meta.is_draining(self._db):
             return False
         is_changed = False
         limits = sweeps.limits(self._db)

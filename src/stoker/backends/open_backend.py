@@ -13,5 +13,5 @@ def open_backend(row: BackendRow, settings: Settings) -> Backend:
     if row.kind == SLURM:
         from stoker.backends.slurm.slurm_backend import SlurmBackend
 
-        return SlurmBackend(row.name, row.options)
+        return SlurmBackend(row.name, row.options, row.environment)
     raise NotImplementedError(row.kind)

@@ -32,10 +32,15 @@ def complete_for_backend(options: ParsedOptions, settings: Settings, name: str) 
     if request.gpus < 0:
         has_gpus = not row.nodes or any(node.gpus for node in row.nodes)
         request = request._replace(gpus=1 if has_gpus else 0)
+    check_nodes(request, row)
+    return request
+
+
+def check_nodes(request: Request, row: BackendRow) -> None:
+    """Raise Impossible for a request that the nodes of a backend can never satisfy."""
     reason = impossible_reason(request, row.nodes, row.name)
     if reason is not None:
         raise Impossible(reason, f"its nodes: stoker gpus --on {row.name}", "gpus")
-    return request
 
 
 def find_backend(db: Database, name: str) -> BackendRow:

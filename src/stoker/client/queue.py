@@ -170,7 +170,12 @@ class Queue:
         if request is not None:
             from stoker.client.job_options import as_flag
 
-            check_possible(request, self.devices(), as_flag)
+            if request.backend:
+                from stoker.client.backend_requests import check_nodes, find_backend
+
+                check_nodes(request, find_backend(self.db, request.backend))
+            else:
+                check_possible(request, self.devices(), as_flag)
         edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after)
         self.wake_daemon()
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from stoker.client.reports import JobFiles, save_before_removal
 from stoker.core.states import FINAL
-from stoker.store import backends, changes, function_folders, job_queries
+from stoker.store import allocations, backends, changes, function_folders, job_queries
 from stoker.store.database import Database
 from stoker.supervisor.logs import remove_files
 
@@ -35,6 +35,8 @@ class Removal:
                 self._remove_batch(ids[start : start + _BATCH])
         finally:
             function_folders.drop(self._db, folders, self.jobs)
+        with self._db.transaction():
+            allocations.remove_unused(self._db)
 
     def _remove_batch(self, ids: list[int]) -> None:
         final = job_queries.in_states(self._db, ids, FINAL)

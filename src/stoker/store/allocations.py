@@ -178,6 +178,14 @@ def profiles_of(db: Database, allocation: int) -> set[int]:
     return {row[0] for row in rows}
 
 
+def remove_unused(db: Database) -> None:
+    """Remove ended allocations whose jobs were all removed."""
+    db.execute(
+        "DELETE FROM allocations WHERE state = 'ended'"
+        " AND NOT EXISTS (SELECT 1 FROM attempts WHERE allocation = allocations.id)"
+    )
+
+
 def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
     """Return (allocation, attempt) of jobs that a user wants to stop."""
     rows = db.execute(

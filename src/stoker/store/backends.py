@@ -10,13 +10,14 @@ from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_text
 from stoker.core.record import Record
 from stoker.store.database import Database
 
-_COLUMNS = "name, kind, options, folder, nodes, problem, checked_at"
+_COLUMNS = "name, kind, options, environment, folder, nodes, problem, checked_at"
 
 
 class BackendRow(Record):
     name: str
     kind: str
     options: dict[str, str]
+    environment: dict[str, str]  # variables to reach its engine
     folder: str | None  # files of its jobs; None: the state folder
     nodes: tuple[Node, ...]  # as last seen
     problem: str | None
@@ -38,13 +39,14 @@ def backend(db: Database, name: str) -> BackendRow | None:
 
 
 def _row(
-    name: str, kind: str, options: str, folder: bytes | None, nodes: str | None,
+    name: str, kind: str, options: str, environment: str, folder: bytes | None, nodes: str | None,
     problem: str | None, checked_at: float | None,
 ) -> BackendRow:  # fmt: skip
     return BackendRow(
         name=name,
         kind=kind,
         options=json.loads(options),
+        environment=json.loads(environment),
         folder=maybe_text(folder),
         nodes=tuple(Node(**node) for node in json.loads(nodes or "[]")),
         problem=problem,
@@ -52,12 +54,21 @@ def _row(
     )
 
 
-def add(db: Database, name: str, kind: str, options: dict[str, str], folder: str | None) -> None:
+def add(
+    db: Database,
+    name: str,
+    kind: str,
+    options: dict[str, str],
+    folder: str | None,
+    environment: dict[str, str] | None = None,
+) -> None:
     """Add a backend, or replace one of the same name."""
     db.execute(
-        "INSERT OR REPLACE INTO backends (name, kind, options, folder) VALUES (?, ?, ?, ?)",
-        (name, kind, json.dumps(options, sort_keys=True), maybe_bytes(folder)),
-    )
+        "INSERT OR REPLACE INTO backends (name, kind, options, environment, folder)"
+        " VALUES (?, ?, ?, ?, ?)",
+        (name, kind, json.dumps(options, sort_keys=True), json.dumps(environment or {}),
+         maybe_bytes(folder)),
+    )  # fmt: skip
 
 
 def remove(db: Database, name: str) -> None:

@@ -67,6 +67,12 @@ def stop_sweep(db: Database, sweep: int, why: str, now: float) -> int:
         " ended_at = ? WHERE sweep = ? AND state IN ('held', 'queued')",
         (now, sweep),
     ).rowcount
+    # Jobs that a backend has not started yet are cancelled by its driver.
+    db.execute(
+        "UPDATE jobs INDEXED BY jobs_by_sweep SET stop_requested = coalesce(stop_requested, ?)"
+        " WHERE sweep = ? AND state = 'submitted'",
+        (now, sweep),
+    )
     needed = db.execute(
         "SELECT DISTINCT d.needs FROM dependencies d JOIN jobs j ON j.id = d.needs"
         " WHERE d.met = 0 AND j.sweep = ? AND j.state = 'cancelled'",

@@ -132,6 +132,7 @@ CREATE TABLE backends (
     name       TEXT PRIMARY KEY,
     kind       TEXT NOT NULL,         -- slurm or ray
     options    TEXT NOT NULL,         -- JSON
+    environment TEXT NOT NULL DEFAULT '{}', -- JSON: variables to reach it; may contain secrets
     folder     BLOB,                  -- files of its jobs; NULL: the state folder
     nodes      TEXT,                  -- JSON: its nodes, as last seen
     problem    TEXT,                  -- why it cannot be reached; NULL: it can

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Mapping
 
 from stoker.backends.protocol import Rejected, Unreachable
 
@@ -27,29 +29,41 @@ _LIMITS = (
 )  # fmt: skip
 
 
-def slurm_environment() -> dict[str, str]:
+def slurm_environment(added: Mapping[str, str] = {}) -> dict[str, str]:
+    """The environment of Slurm's commands; the programs of `added` are found after our own."""
     env = {
         key: value for key, value in os.environ.items()
         if key in _KEPT or not key.startswith(_PREFIXES)
     }  # fmt: skip
-    return {**env, "LC_ALL": "C", "SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+    paths = [part for part in (env.get("PATH"), added.get("PATH")) if part]
+    return {
+        **env,
+        **added,
+        "PATH": ":".join(paths),
+        "LC_ALL": "C",
+        "SLURM_TIME_FORMAT": "%s",
+        "SLURM_BITSTR_LEN": "0",
+    }
 
 
-def run_slurm(argv: list[str], stdin: str | None = None) -> str:
+def run_slurm(argv: list[str], stdin: str | None = None, added: Mapping[str, str] = {}) -> str:
     """Return what a command prints. Raises Unreachable or Rejected."""
+    env = slurm_environment(added)
+    name, *arguments = argv
+    program = shutil.which(name, path=env["PATH"]) or name
     try:
         done = subprocess.run(
-            argv, input=stdin, capture_output=True, text=True, errors="replace",
-            timeout=TIMEOUT_SECONDS, env=slurm_environment(), check=False,
+            [program, *arguments], input=stdin, capture_output=True, text=True, errors="replace",
+            timeout=TIMEOUT_SECONDS, env=env, check=False,
             stdin=subprocess.DEVNULL if stdin is None else None,
         )  # fmt: skip
     except FileNotFoundError:
-        raise Unreachable(f"the program `{argv[0]}` is not installed on this host") from None
+        raise Unreachable(f"the program `{name}` is not installed on this host") from None
     except OSError as error:
-        raise Unreachable(f"cannot run `{argv[0]}`: {error.strerror}") from None
+        raise Unreachable(f"cannot run `{name}`: {error.strerror}") from None
     except subprocess.TimeoutExpired:
         raise Unreachable(
-            f"Slurm does not answer: `{argv[0]}` ran for {TIMEOUT_SECONDS:.0f} s"
+            f"Slurm does not answer: `{name}` ran for {TIMEOUT_SECONDS:.0f} s"
         ) from None
     if done.returncode == 0:
         return done.stdout

@@ -32,12 +32,18 @@ _EXPORTED = "HOME,PATH,USER,LOGNAME,LANG"
 
 
 class SlurmBackend:
-    def __init__(self, name: str, options: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, options: dict[str, str], environment: dict[str, str] | None = None
+    ) -> None:
         self.name = name
+        self._environment = environment or {}
         self._own, self._sbatch = split_options(options)
         self._python = self._own.get("python") or sys.executable
         self._limits: Limits | None = None
         self._has_accounting = True
+
+    def _run(self, argv: list[str], stdin: str | None = None) -> str:
+        return run_slurm(argv, stdin, self._environment)
 
     # -- capacity --------------------------------------------------------------------------------
 
@@ -45,12 +51,12 @@ class SlurmBackend:
         argv = ["sinfo", "-h", "-N", "-O", SINFO_FORMAT]
         if "partition" in self._sbatch:
             argv += ["-p", self._sbatch["partition"]]
-        return parse_nodes(run_slurm(argv))
+        return parse_nodes(self._run(argv))
 
     def limits(self) -> Limits:
         if self._limits is None:
             found = {}
-            for line in run_slurm(["scontrol", "show", "config"]).splitlines():
+            for line in self._run(["scontrol", "show", "config"]).splitlines():
                 key, _, value = line.partition("=")
                 found[key.strip()] = value.strip()
             tasks = int(found.get("MaxArraySize") or 1001) - 1
@@ -65,7 +71,7 @@ class SlurmBackend:
         tasks = [task for task in batch.tasks if task not in known]
         if not tasks:
             return known
-        array = run_slurm(self._argv(batch, tasks), self._script(batch)).strip().split(";")[0]
+        array = self._run(self._argv(batch, tasks), self._script(batch)).strip().split(";")[0]
         return {**known, **{task: f"{array}_{task}" for task in tasks}}
 
     def _argv(self, batch: Batch, tasks: list[int]) -> list[str]:
@@ -122,7 +128,7 @@ class SlurmBackend:
         return {**self._accounted(missing), **found}
 
     def _listing(self) -> list[Listed]:
-        return list(parse_queue(run_slurm(
+        return list(parse_queue(self._run(
             ["squeue", "--me", "-h", "-t", "all", "-o", SQUEUE_FORMAT]
         )))  # fmt: skip
 
@@ -132,7 +138,7 @@ class SlurmBackend:
             return {}
         ids = ",".join(one.engine_id or "" for one in missing)
         try:
-            text = run_slurm(["sacct", "-n", "-P", "-X", "-j", ids, "-o", "JobID,State,NodeList"])
+            text = self._run(["sacct", "-n", "-P", "-X", "-j", ids, "-o", "JobID,State,NodeList"])
         except Rejected:  # accounting storage is disabled
             self._has_accounting = False
             return {}
@@ -153,7 +159,7 @@ class SlurmBackend:
         ids = [f"{array}_[{_ranges(sorted(tasks))}]" for array, tasks in by_array.items()]
         if ids:
             try:
-                run_slurm(["scancel", *ids])
+                self._run(["scancel", *ids])
             except Rejected as error:
                 if "invalid job id" not in str(error).lower():  # it has ended
                     raise

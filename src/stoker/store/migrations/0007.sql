@@ -15,6 +15,7 @@ CREATE TABLE backends (
     name       TEXT PRIMARY KEY,
     kind       TEXT NOT NULL,
     options    TEXT NOT NULL,
+    environment TEXT NOT NULL DEFAULT '{}',
     folder     BLOB,
     nodes      TEXT,
     problem    TEXT,
