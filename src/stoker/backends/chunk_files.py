@@ -159,7 +159,7 @@ class LineReader:
         self._path = path
         self.position = position
 
-    def read(self, most: int = 1 << 22) -> list[dict[str, Any]]:
+    def read(self, most: int = 1 << 17) -> list[dict[str, Any]]:
         """Return the records that were added; a line that is still being written stays unread."""
         try:
             with open(self._path, "rb") as file:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 
 from stoker.backends.chunk_files import EVENTS, TERMINATED, LineReader
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 from stoker.daemon.finish_attempt import finish_attempt
 from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.daemon.interfaces import Clock
 from stoker.settings import Settings
 from stoker.store import allocations, attempts, events
 from stoker.store.allocations import Allocation, RemoteAttempt
@@ -33,9 +33,10 @@ class Seen(Record):
 class Collector:
     """Reads event files. All changes are made in the caller's transaction."""
 
-    def __init__(self, db: Database, settings: Settings) -> None:
+    def __init__(self, db: Database, settings: Settings, clock: Clock) -> None:
         self._db = db
         self._settings = settings
+        self._clock = clock
         self._readers: dict[int, LineReader] = {}
         self._announced: dict[int, set[int]] = {}  # attempts that may have started
         self._begun: dict[int, set[int]] = {}  # attempts that were started
@@ -167,11 +168,11 @@ class Collector:
             utilization=event.get("gpu_use"),
             energy=event.get("gpu_energy"),
         )
-        finish_attempt(self._db, self._settings, outcome, use, time.time(), started)
+        finish_attempt(self._db, self._settings, outcome, use, self._clock.wall(), started)
 
     def return_job(self, one: RemoteAttempt, why: str) -> None:
         """Return a job to the queue that provably did not start."""
-        attempts.unclaim(self._db, one.attempt, time.time(), why)
+        attempts.unclaim(self._db, one.attempt, self._clock.wall(), why)
 
     def end_allocation(
         self, allocation: Allocation, folder: str, cause: str, reason: str, is_certain: bool
@@ -185,7 +186,7 @@ class Collector:
         left = allocations.unfinished(self._db, allocation.id)
         started = self._may_have_started(allocation, folder, is_certain, left)
         is_cancelled = cause == _CANCELLED and not any(one.stop_requested for one in left)
-        now = time.time()
+        now = self._clock.wall()
         for one in left:
             if one.attempt not in started:
                 if is_cancelled:

@@ -8,10 +8,10 @@ engine itself is asked with one listing per poll, less often while nothing chang
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import sqlite3
 import sys
-import time
 
 from stoker.backends import chunk_files
 from stoker.backends.collector import Collector
@@ -21,6 +21,7 @@ from stoker.backends.protocol import (
     PENDING,
     RUNNING,
     AllocationRequest,
+    Backend,
     Batch,
     Rejected,
     Status,
@@ -28,6 +29,8 @@ from stoker.backends.protocol import (
 )
 from stoker.client.change_feed import ChangeFeed
 from stoker.core.fields import from_fields
+from stoker.daemon.clock import SystemClock
+from stoker.daemon.interfaces import Clock
 from stoker.daemon.start import wake_daemon
 from stoker.errors import Error
 from stoker.settings import Settings, load_settings
@@ -45,22 +48,38 @@ _GRACE_SECONDS = 5.0
 _FORGOTTEN_SECONDS = 30.0  # for allocations that the engine does not list
 _KILL_SECONDS = 30.0  # after the grace period of a job, before its allocation is cancelled
 _CANCELLED = "engine_cancel"
+_WORKERS_AT_ONCE = 16  # whose events one transaction records
 _MAX_WATCHED = 200  # allocations that wait in the engine's queue and may have started
 
 
 class Driver:
-    def __init__(self, settings: Settings, name: str) -> None:
+    """`clock` and `backend`: a simulation has its own (bench/scale.py)."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        name: str,
+        clock: Clock | None = None,
+        backend: Backend | None = None,
+    ) -> None:
         self._settings = settings
+        self._clock = clock or SystemClock()
         self._db = open_database(settings.state_dir)
+        # Events can be read again after a crash of the host, so their records are not synced.
+        self._records = open_database(settings.state_dir, durable=False)
         row = backends.backend(self._db, name)
         if row is None:
             raise SystemExit(0)  # removed meanwhile
         self._name = name
-        self._backend = open_backend(row, settings)
+        self._backend = backend or open_backend(row, settings)
         self._files = row.folder or settings.state_dir
         self._folder = os.path.join(self._files, "batches")
-        self._collector = Collector(self._db, settings)
-        self._hand_over = HandOver(self._db, settings, self._backend, self._files, self._folder)
+        self._collector = Collector(self._records, settings, self._clock)
+        self._hand_over = HandOver(
+            self._db, settings, self._backend, self._files, self._folder, self._clock
+        )
+        self._open_ones: list[Allocation] = []
+        self._open_version: tuple[int, int] | None = None
         self._poll_at = 0.0
         self._poll_seconds = _FIRST_POLL
         self._nodes_at = 0.0
@@ -76,24 +95,26 @@ class Driver:
         feed = ChangeFeed(self._settings.state_dir)
         try:
             self._remove_leftovers()
-            while self._round():
-                feed.wait(self._timeout())
+            while self.round():
+                feed.wait(self.timeout())
         finally:
             feed.close()
             self._backend.close()
+            self._records.close()
             self._db.close()
 
-    def _timeout(self) -> float:
-        now = time.monotonic()
+    def timeout(self) -> float:
+        """Seconds until the next round, if nothing happens before."""
+        now = self._clock.mono()
         due = [now + _FILES_SECONDS, max(self._poll_at, self._retry_at)]
         if self._hand_over.next_due is not None:
             due.append(max(self._hand_over.next_due, self._retry_at))
         return max(0.05, min(due) - now)
 
-    def _round(self) -> bool:
+    def round(self) -> bool:
         """One round; returns whether the backend still has work."""
         is_changed = self._collect()
-        now = time.monotonic()
+        now = self._clock.mono()
         is_changed |= self._stop_jobs(now)
         if now >= self._retry_at:
             try:
@@ -130,7 +151,12 @@ class Driver:
         return bool(self._open()) or bool(ready_jobs.ready_groups(self._db, self._name))
 
     def _open(self) -> list[Allocation]:
-        return allocations.open_allocations(self._db, self._name)
+        """The allocations that have not ended, read again only after a change."""
+        version = self._db.version()
+        if version != self._open_version:
+            self._open_version = version
+            self._open_ones = allocations.open_allocations(self._db, self._name)
+        return self._open_ones
 
     def _chunk(self, one: Allocation) -> str:
         return os.path.join(self._folder, one.token, str(one.task))
@@ -150,7 +176,7 @@ class Driver:
     def _set_problem(self, problem: str | None) -> None:
         if problem != self._problem:
             with self._db.transaction():
-                backends.record_problem(self._db, self._name, problem, time.time())
+                backends.record_problem(self._db, self._name, problem, self._clock.wall())
             self._problem = problem
             if problem is not None:
                 print(f"backend {self._name}: {problem}", file=sys.stderr, flush=True)
@@ -160,7 +186,7 @@ class Driver:
         self._nodes_at = now + _NODES_SECONDS
         self._hand_over.nodes = nodes
         with self._db.transaction():
-            backends.record_nodes(self._db, self._name, nodes, time.time())
+            backends.record_nodes(self._db, self._name, nodes, self._clock.wall())
 
     # -- after a crash ---------------------------------------------------------------------------
 
@@ -175,7 +201,7 @@ class Driver:
                 token=token,
                 folder=os.path.join(self._folder, token),
                 tasks=tuple(one.task for one in found),
-                request=from_fields(AllocationRequest, found[0].request),
+                request=from_fields(AllocationRequest, json.loads(found[0].request)),
             )
             try:
                 ids = self._backend.submit(batch)
@@ -185,7 +211,7 @@ class Driver:
                 continue
             self._hand_over.record_ids(found, ids)
         if fresh:
-            self._poll_soon(time.monotonic())
+            self._poll_soon(self._clock.mono())
         return bool(fresh)
 
     def _remove_leftovers(self) -> None:
@@ -206,42 +232,47 @@ class Driver:
         found = self._open()
         watched = [one for one in found if one.state == allocations.RUNNING]
         watched += [one for one in found if one.state != allocations.RUNNING][:_MAX_WATCHED]
-        is_changed = False
-        for one in watched:
-            if self._collector.has_news(one, self._chunk(one)):
-                is_changed |= self._collect_one(one)
-        return is_changed
+        fresh = [one for one in watched if self._collector.has_news(one, self._chunk(one))]
+        for first in range(0, len(fresh), _WORKERS_AT_ONCE):
+            self._record(fresh[first : first + _WORKERS_AT_ONCE])
+        return bool(fresh)
 
-    def _collect_one(self, one: Allocation) -> bool:
-        """Record the events of one worker, in short transactions."""
-        count = 0
-        while True:
+    def _record(self, found: list[Allocation]) -> None:
+        """Record the events of some workers, in short transactions."""
+        recorded: set[int] = set()
+        left = found
+        while left:
             try:
-                with self._db.transaction():
-                    found = self._collector.record(one, self._chunk(one))
+                with self._records.transaction():
+                    counts = [self._collector.record(one, self._chunk(one)) for one in left]
                     failpoint("driver.before_record")
             except (Error, sqlite3.Error):
                 self._collector.rolled_back()
                 raise
             failpoint("driver.after_record")
-            if not found:
-                break
-            count += found
-        if count and self._collector.seen(one).is_owned:
+            left = [one for one, count in zip(left, counts, strict=True) if count]
+            recorded.update(one.id for one in left)
+        for one in found:
+            if one.id in recorded:
+                self._recorded(one)
+
+    def _recorded(self, one: Allocation) -> None:
+        """New events of a worker are in the database."""
+        seen = self._collector.seen(one)
+        if seen.is_owned:
             self._hand_over.worker_started()
-        if count and self._collector.seen(one).is_closed:
-            if not allocations.unfinished(self._db, one.id):
+        if seen.is_closed:
+            if not allocations.unfinished(self._records, one.id):
                 self._end(one, "completed")
             else:
-                self._poll_at = time.monotonic()  # the engine ended it: ask why
-        return count > 0
+                self._poll_at = self._clock.mono()  # the engine ended it: ask why
 
     def _end(
         self, one: Allocation, reason: str, cause: str = "lost", is_certain: bool = False
     ) -> None:
         if self._collector.seen(one).was_drained:
             self._hand_over.was_drained(one)
-        with self._db.transaction():
+        with self._records.transaction():
             self._collector.end_allocation(one, self._chunk(one), cause, reason, is_certain)
         self._suspects.pop(one.id, None)
         self._hand_over.allocation_ended()
@@ -271,7 +302,7 @@ class Driver:
             self._suspects.pop(one.id, None)
             return self._update(one, status)
         # It has ended. The worker's last events decide; they may be a moment away.
-        self._collect_one(one)
+        self._record([one])
         if allocations.load(self._db, one.id).state == allocations.ENDED:
             return True
         since = self._suspects.setdefault(one.id, now)
@@ -282,7 +313,7 @@ class Driver:
         if status is None and now - since < grace:
             return False
         chunk_files.revoke(self._chunk(one))
-        self._collect_one(one)
+        self._record([one])
         if status is None:
             self._end(one, "the engine no longer knows it")
             return True
@@ -353,7 +384,7 @@ class Driver:
                 if is_owned:
                     attempts.mark_stopping(self._db, attempt.job)
                 else:
-                    allocations.cancel_unstarted(self._db, attempt, "user", time.time())
+                    allocations.cancel_unstarted(self._db, attempt, "user", self._clock.wall())
         if not is_owned and not allocations.unfinished(self._db, one.id):
             self._to_cancel.add(one.id)
 

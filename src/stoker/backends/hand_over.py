@@ -11,18 +11,18 @@ The order of steps makes a crash at any point harmless:
 from __future__ import annotations
 
 import os
-import time
 import uuid
 
 from stoker.backends.chunk_files import VERSION, Header, remove_folder, write_chunk
 from stoker.backends.chunk_jobs import chunk_job, to_line
 from stoker.backends.protocol import AllocationRequest, Backend, Batch, Rejected
-from stoker.core.backends.chunks import Candidate, Chunk, divide
+from stoker.core.backends.chunks import LONG_SECONDS, Candidate, Chunk, divide
 from stoker.core.backends.nodes import UP, Node
 from stoker.core.backends.options import FIRST_NODE
 from stoker.core.fields import to_fields
 from stoker.core.model import ReadyJob, Request
 from stoker.core.record import Record
+from stoker.daemon.interfaces import Clock
 from stoker.settings import Settings
 from stoker.store import allocations, contexts, meta, profiles, ready_jobs, sweeps
 from stoker.store.allocations import Allocation
@@ -51,10 +51,17 @@ class _Refusal(Record):
 
 class HandOver:
     def __init__(
-        self, db: Database, settings: Settings, backend: Backend, files: str, folder: str
+        self,
+        db: Database,
+        settings: Settings,
+        backend: Backend,
+        files: str,
+        folder: str,
+        clock: Clock,
     ) -> None:
         self._db = db
         self._settings = settings
+        self._clock = clock
         self._backend = backend
         self._files = files  # where logs and outputs of jobs lie
         self._folder = folder  # of the chunks
@@ -145,7 +152,8 @@ class HandOver:
             return False
         candidates = [self._candidate(job) for job in jobs]
         chunks = divide(
-            candidates, self._slots(request), grace=self._settings.grace,
+            candidates, self._slots(request), backlog=self._backlog(len(jobs)),
+            grace=self._settings.grace,
             is_single=request.nodes > 1 or _is_script(request.options),
         )[:room]  # fmt: skip
         by_id = {job.id: job for job in jobs}
@@ -168,10 +176,16 @@ class HandOver:
                     self._most_tasks *= 2
         return is_changed
 
+    def _backlog(self, count: int) -> float:
+        """Seconds of work that the backend has, or that follows the jobs that were read."""
+        if count >= _READ:
+            return 1e9  # more follow
+        return allocations.submitted_seconds(self._db, self._backend.name)
+
     def _candidate(self, job: ReadyJob) -> Candidate:
         seconds = profiles.seconds_of(self._db, job.profile)
-        if job.profile in self._slow or job.warn is not None:
-            seconds = max(seconds or 0.0, 1e9)
+        if (seconds is None and job.profile in self._slow) or job.warn is not None:
+            seconds = LONG_SECONDS
         return Candidate(id=job.id, seconds=seconds, time_limit=job.time_limit)
 
     def _slots(self, request: Request) -> int:
@@ -255,7 +269,7 @@ class HandOver:
         self, token: str, task: int, wanted: AllocationRequest, jobs: list[ReadyJob], first: int
     ) -> int:
         """Record an allocation and the attempts of its jobs; returns its id."""
-        now = time.time()
+        now = self._clock.wall()
         with self._db.transaction():
             id = allocations.add(self._db, self._backend.name, token, task, to_fields(wanted), now)
             for place, job in enumerate(jobs):
@@ -282,7 +296,7 @@ class HandOver:
 
     def withdraw(self, found: list[Allocation]) -> None:
         """The engine refused a batch: its jobs return to the queue."""
-        now = time.time()
+        now = self._clock.wall()
         with self._db.transaction():
             for one in found:
                 allocations.withdraw(self._db, one.id, now)

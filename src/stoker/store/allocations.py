@@ -32,7 +32,7 @@ class Allocation(Record):
     token: str
     task: int
     state: str
-    request: dict[str, Any]
+    request: str  # JSON
     engine_id: str | None
     node: str | None
     reason: str | None
@@ -91,7 +91,6 @@ def open_allocations(db: Database, backend: str) -> list[Allocation]:
 
 def _row(row: tuple[Any, ...]) -> Allocation:
     values = dict(zip(Allocation._fields, row, strict=True))
-    values["request"] = json.loads(values["request"])
     return Allocation(**values)
 
 
@@ -197,6 +196,16 @@ def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
         (backend,),
     )
     return [(allocation, _remote(*row)) for allocation, *row in rows]
+
+
+def submitted_seconds(db: Database, backend: str) -> float:
+    """Return the expected duration of all jobs that a backend has and has not started."""
+    return float(str(db.value(
+        "SELECT coalesce(sum(p.seconds), 0) FROM jobs j JOIN request_groups g"
+        " ON g.id = j.request_group JOIN profiles p ON p.id = j.profile"
+        " WHERE j.state = 'submitted' AND g.backend = ?",
+        (backend,),
+    )))  # fmt: skip
 
 
 def active_by_group(db: Database, groups: Iterable[str]) -> dict[str, int]:

@@ -61,6 +61,10 @@ class Database:
         """Changes whenever another connection has changed the database."""
         return int(self.execute("PRAGMA data_version").fetchone()[0])
 
+    def version(self) -> tuple[int, int]:
+        """Changes whenever any connection, this one included, has changed the database."""
+        return self.data_version(), self.connection.total_changes
+
     def schema_version(self) -> int:
         """Return the schema version; 0 for an empty file."""
         return int(self.execute("PRAGMA user_version").fetchone()[0])

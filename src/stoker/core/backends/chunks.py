@@ -4,15 +4,16 @@ An allocation costs its engine about as much whether it runs one job or a thousa
 allocation that waits in the engine's queue binds its jobs. So:
 
 - Long jobs, and jobs on several nodes, have an allocation each.
-- Short jobs share one: at most ten minutes of work, and no more than an equal part of all jobs, so
-  that all GPUs of the backend have work; but at least a few seconds of work.
-- Jobs of unknown length are divided like short ones, but the worker starts no further job after a
-  minute, and returns the rest. Jobs of that command are then treated as long.
+- Short jobs share one. A chunk is half of an equal share of the work that is left (guided
+  self-scheduling): chunks become smaller towards the end, so that all GPUs finish at about the same
+  time. A chunk has at most ten minutes of work, and at least a few seconds.
+- Jobs of unknown length are dealt out in turn, but the worker starts no further job after a minute,
+  and returns the rest. If none of them has ended by then, jobs of that command are treated as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 from stoker.core.record import Record
@@ -44,12 +45,18 @@ class Chunk(Record):
 
 
 def divide(
-    jobs: Sequence[Candidate], slots: int, *, grace: float = 10.0, is_single: bool = False
+    jobs: Sequence[Candidate],
+    slots: int,
+    *,
+    backlog: float = 0.0,
+    grace: float = 10.0,
+    is_single: bool = False,
 ) -> list[Chunk]:
     """Divide jobs with equal requests into chunks.
 
-    `slots`: how many of them the backend can run at the same time. `is_single`: an allocation for
-    each, whatever their length. Jobs that share allocations are dealt out in turn.
+    `slots`: how many of them the backend can run at the same time. `backlog`: seconds of work that
+    the backend has already, or that follows. `is_single`: an allocation for each, whatever their
+    length.
     """
     if is_single:
         return [_single(job, grace) for job in jobs]
@@ -57,12 +64,31 @@ def divide(
     short = [job for job in jobs if job.seconds is not None and job.seconds < LONG_SECONDS]
     unknown = [job for job in jobs if job.seconds is None]
     chunks = [_single(job, grace) for job in long]
-    chunks += _share(short, slots, grace)
-    if len(unknown) <= slots:
-        chunks += [_single(job, grace) for job in unknown]
-    else:
-        chunks += _share(unknown, slots, grace)
+    chunks += [_shared(some, grace) for some in _guided(short, max(1, slots), backlog)]
+    chunks += [_shared(some, grace) for some in _dealt(unknown, max(1, slots))]
     return chunks
+
+
+def _guided(jobs: Sequence[Candidate], slots: int, backlog: float) -> Iterator[Sequence[Candidate]]:
+    """Jobs of known length, in order, in chunks of decreasing length."""
+    left = backlog + sum(job.seconds or 0.0 for job in jobs)
+    first = 0
+    while first < len(jobs):
+        wanted = min(_TARGET_SECONDS, max(_WORTH_SECONDS, left / (2 * slots)))
+        work, end = 0.0, first
+        while end < len(jobs) and work < wanted and end - first < MAX_JOBS:
+            work += jobs[end].seconds or 0.0
+            end += 1
+        yield jobs[first:end]
+        left -= work
+        first = end
+
+
+def _dealt(jobs: Sequence[Candidate], slots: int) -> Iterator[Sequence[Candidate]]:
+    """Jobs of unknown length, dealt out in turn, so that the first jobs start first."""
+    count = max(min(len(jobs), slots), ceil(len(jobs) / MAX_JOBS))
+    for first in range(count):
+        yield jobs[first::count]
 
 
 def _single(job: Candidate, grace: float) -> Chunk:
@@ -70,37 +96,25 @@ def _single(job: Candidate, grace: float) -> Chunk:
     return Chunk(jobs=(job.id,), is_single=True, time_limit=limit)
 
 
-def _share(jobs: Sequence[Candidate], slots: int, grace: float) -> list[Chunk]:
-    if not jobs:
-        return []
-    known = [job.seconds for job in jobs if job.seconds is not None]
-    mean = sum(known) / len(known) if known else None
-    chunks = _chunk_count(len(jobs), slots, mean)
-    # In turn, so that the first jobs start first.
-    return [_shared(jobs[first::chunks], mean, grace) for first in range(chunks)]
-
-
-def _chunk_count(count: int, slots: int, mean: float | None) -> int:
-    """How many allocations run `count` jobs."""
-    fewest = ceil(count / MAX_JOBS)
-    if mean is None:
-        return max(fewest, min(count, slots))
-    fewest = max(fewest, ceil(count * mean / _TARGET_SECONDS))
-    worth = ceil(count * mean / _WORTH_SECONDS)
-    return min(count, max(1, fewest, min(slots, worth)))
-
-
-def _shared(jobs: Sequence[Candidate], mean: float | None, grace: float) -> Chunk:
+def _shared(jobs: Sequence[Candidate], grace: float) -> Chunk:
     if len(jobs) == 1:
         return _single(jobs[0], grace)
     ids = tuple(job.id for job in jobs)
     longest = max((job.time_limit or 0.0 for job in jobs), default=0.0)
-    if mean is None:
+    if any(job.seconds is None for job in jobs):
         limit = longest + UNKNOWN_SECONDS + _overhead(grace) if _all_limited(jobs) else None
         return Chunk(jobs=ids, is_single=False, time_limit=limit, unknown_seconds=UNKNOWN_SECONDS)
     work = sum(job.seconds or 0.0 for job in jobs)
-    limit = max(_MIN_LIMIT, _MARGIN * work) + longest + _overhead(grace)
+    limit = _rounded(_MARGIN * work) + longest + _overhead(grace)
     return Chunk(jobs=ids, is_single=False, time_limit=limit)
+
+
+def _rounded(seconds: float) -> float:
+    """One of few time limits, because allocations of one batch have the same limit."""
+    limit = _MIN_LIMIT
+    while limit < seconds:
+        limit *= 2
+    return limit
 
 
 def _all_limited(jobs: Iterable[Candidate]) -> bool:
