@@ -42,6 +42,7 @@ commands:
   clean       remove finished jobs: all, or only old ones
   web         start the web UI: GPUs and jobs, live, in the browser
   gpus        show GPUs and the processes on them; drain, restore, set slots
+  backend     manage other places where jobs run: Slurm and Ray clusters
   simulate    replay a trace of jobs under different scheduling policies
   daemon      start, stop, drain, resume or inspect the daemon
   doctor      check this host and explain problems
