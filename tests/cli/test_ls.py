@@ -16,8 +16,9 @@ FIELDS = (
     "id name state cause exit_code signal detail result command argv shell cwd gpus "
     "gpu_mem_bytes gpu_mem_auto gpu_ids prefer gpu_model min_gpu_mem_bytes exclusive on_oom "
     "claim_bytes gpu_memory_peak_bytes gpu_use_percent gpu_energy_joules on nodes node "
-    "node_gpus devices priority tags group after attempts retries restartable time_limit submitted_at eligible_at started_at "
-    "ended_at stop_requested pid user_seconds system_seconds max_rss_bytes stdout stderr batch "
+    "node_gpus devices priority tags group after attempts retries restartable time_limit "
+    "submitted_at eligible_at started_at ended_at stop_requested pid user_seconds "
+    "system_seconds max_rss_bytes stdout stderr batch "
     "batch_index rerun_of dedupe sweep trial"
 )
 
