@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from pathlib import Path
@@ -42,6 +41,10 @@ class SlurmLab(Lab):
 
     # -- what is known ---------------------------------------------------------------------------
 
+    def state(self, id: int) -> str:
+        """The state of a job, without the cost of a command."""
+        return str(self.rows(f"SELECT state FROM jobs WHERE id = {id}")[0][0])
+
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(self.state_dir / "queue.db")
         try:
@@ -63,9 +66,8 @@ class SlurmLab(Lab):
         return self.engine_ids()
 
     def problem(self) -> str | None:
-        """What `stoker backend ls` says is wrong with the backend."""
-        found = json.loads(self.ok("backend", "ls", "--json"))["backends"]
-        problem: str | None = next(one for one in found if one["name"] == BACKEND)["problem"]
+        """What is wrong with the backend."""
+        problem: str | None = self.rows("SELECT problem FROM backends")[0][0]
         return problem
 
     def driver_pid(self) -> int | None:
@@ -83,11 +85,11 @@ class SlurmLab(Lab):
         self._kill(self.driver_pid, 9)
 
     def wait_for(self, job: int, *states: str, timeout: float = 60) -> None:
-        wait_until(
-            lambda: self.state(job) in states,
-            timeout,
-            f"job {job} {states}: {self.job(job)} {self.allocations()}",
-        )
+        try:
+            wait_until(lambda: self.state(job) in states, timeout, f"job {job} {states}")
+        except AssertionError as error:
+            found = f"{self.job(job)}\n{self.allocations()}\n{self.daemon_log()}"
+            raise AssertionError(f"{error}\n{found}") from None
 
     def finish(self, timeout: float = 90) -> None:
         """Keep a daemon running until all jobs have ended."""

@@ -71,6 +71,7 @@ class Driver:
         if row is None:
             raise SystemExit(0)  # removed meanwhile
         self._name = name
+        self._config = (row.options, row.folder)
         self._backend = backend or open_backend(row, settings)
         self._files = row.folder or settings.state_dir
         self._folder = os.path.join(self._files, "batches")
@@ -95,7 +96,7 @@ class Driver:
         feed = ChangeFeed(self._settings.state_dir)
         try:
             self._remove_leftovers()
-            while self.round():
+            while not self._is_changed() and self.round():
                 feed.wait(self.timeout())
         finally:
             feed.close()
@@ -129,6 +130,11 @@ class Driver:
         if is_changed:
             wake_daemon(self._settings.state_dir)
         return self._has_work()
+
+    def _is_changed(self) -> bool:
+        """Whether the backend was given other options or another folder."""
+        row = backends.backend(self._db, self._name)
+        return row is None or (row.options, row.folder) != self._config
 
     def _talk(self, now: float) -> bool:
         """Everything that needs the engine; returns whether the queue changed."""

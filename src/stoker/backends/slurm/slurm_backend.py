@@ -10,9 +10,10 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterable
 
-from stoker.backends.protocol import END_SIGNAL_SECONDS, Batch, Limits, Rejected, Status
+from stoker.backends.protocol import END_SIGNAL_SECONDS, PENDING, Batch, Limits, Rejected, Status
 from stoker.backends.slurm.commands import run_slurm
 from stoker.backends.slurm.listing import (
     SINFO_FORMAT,
@@ -40,6 +41,8 @@ class SlurmBackend:
         self._own, self._sbatch = split_options(options)
         self._python = self._own.get("python") or sys.executable
         self._limits: Limits | None = None
+        self._min_job_age = 0.0  # seconds for which Slurm lists jobs that have ended
+        self._pending: dict[str, float] = {}  # tasks that were listed as pending, and when
         self._has_accounting = True
 
     def _run(self, argv: list[str], stdin: str | None = None) -> str:
@@ -60,6 +63,7 @@ class SlurmBackend:
                 key, _, value = line.partition("=")
                 found[key.strip()] = value.strip()
             tasks = int(found.get("MaxArraySize") or 1001) - 1
+            self._min_job_age = float((found.get("MinJobAge") or "0").split()[0])
             most = int(self._own.get("max-jobs") or _MAX_ALLOCATIONS)
             self._limits = Limits(tasks=max(1, min(tasks, most)), allocations=most)
         return self._limits
@@ -72,7 +76,9 @@ class SlurmBackend:
         if not tasks:
             return known
         array = self._run(self._argv(batch, tasks), self._script(batch)).strip().split(";")[0]
-        return {**known, **{task: f"{array}_{task}" for task in tasks}}
+        fresh = {task: f"{array}_{task}" for task in tasks}
+        self._pending.update(dict.fromkeys(fresh.values(), time.monotonic()))
+        return {**known, **fresh}
 
     def _argv(self, batch: Batch, tasks: list[int]) -> list[str]:
         request = batch.request
@@ -118,14 +124,36 @@ class SlurmBackend:
     def poll(self, allocations: Iterable[Allocation]) -> dict[int, Status]:
         wanted = {(one.token, one.task): one for one in allocations}
         found = {}
+        arrays = set()
         for line in self._listing():
+            arrays.add(line.array)
             token = line.name.removeprefix(_NAME)
             for task in line.tasks:
                 known = wanted.get((token, task))
                 if known is not None and known.engine_id == f"{line.array}_{task}":
                     found[known.id] = line.status
         missing = [one for one in wanted.values() if one.id not in found and one.engine_id]
-        return {**self._accounted(missing), **found}
+        ends = {**self._cancelled(missing, arrays), **self._accounted(missing), **found}
+        now = time.monotonic()
+        is_pending = {id for id, status in found.items() if status.state == PENDING}
+        self._pending = {
+            one.engine_id: now for one in wanted.values() if one.engine_id and one.id in is_pending
+        }
+        return ends
+
+    def _cancelled(self, missing: list[Allocation], arrays: set[str]) -> dict[int, Status]:
+        """Tasks that were cancelled while they waited: Slurm removes them from their array.
+
+        A task that ran would be listed as ended for some time.
+        """
+        self.limits()
+        since = time.monotonic() - self._min_job_age
+        return {
+            one.id: status_of("CANCELLED", "None", "")
+            for one in missing
+            if self._pending.get(one.engine_id or "", 0.0) > since
+            and (one.engine_id or "").partition("_")[0] in arrays
+        }
 
     def _listing(self) -> list[Listed]:
         return list(parse_queue(self._run(
