@@ -71,7 +71,7 @@ class Driver:
         if row is None:
             raise SystemExit(0)  # removed meanwhile
         self._name = name
-        self._config = (row.options, row.folder)
+        self._config = (row.options, row.folder, row.environment)
         self._backend = backend or open_backend(row, settings)
         self._files = row.folder or settings.state_dir
         self._folder = os.path.join(self._files, "batches")
@@ -134,7 +134,7 @@ class Driver:
     def _is_changed(self) -> bool:
         """Whether the backend was given other options or another folder."""
         row = backends.backend(self._db, self._name)
-        return row is None or (row.options, row.folder) != self._config
+        return row is None or (row.options, row.folder, row.environment) != self._config
 
     def _talk(self, now: float) -> bool:
         """Everything that needs the engine; returns whether the queue changed."""
