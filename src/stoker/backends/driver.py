@@ -20,6 +20,7 @@ from stoker.backends.open_backend import open_backend
 from stoker.backends.protocol import (
     PENDING,
     RUNNING,
+    UNKNOWN,
     AllocationRequest,
     Backend,
     Batch,
@@ -307,6 +308,8 @@ class Driver:
         if status is not None and status.state in (PENDING, RUNNING):
             self._suspects.pop(one.id, None)
             return self._update(one, status)
+        if status is not None and status.state == UNKNOWN:
+            return False
         # It has ended. The worker's last events decide; they may be a moment away.
         self._record([one])
         if allocations.load(self._db, one.id).state == allocations.ENDED:

@@ -16,6 +16,7 @@ from stoker.store.allocations import Allocation
 PENDING = "pending"
 RUNNING = "running"
 ENDED = "ended"
+UNKNOWN = "unknown"  # the engine cannot say; nothing is changed
 # An engine that can, sends SIGUSR2 to a worker this long before its allocation ends.
 END_SIGNAL_SECONDS = 90
 
@@ -54,7 +55,7 @@ class Batch(Record):
 class Status(Record):
     """An allocation as the engine reports it."""
 
-    state: str  # pending, running or ended
+    state: str  # pending, running, ended or unknown
     reason: str = ""  # in words of the engine: why it waits, or how it ended
     node: str = ""
     cause: str | None = None  # of jobs that it ended: time_limit, engine_cancel, host_oom, lost

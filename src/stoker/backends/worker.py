@@ -246,7 +246,9 @@ class Worker(EventListener):
 
     def _on_end_signal(self, number: int, frame: object) -> None:
         """SIGUSR2: the time limit of the allocation is near."""
-        if self._seconds_left() is None:
+        left = self._seconds_left()
+        # Slurm may send it a minute early. A longer time limit than that is not the real one.
+        if left is None or left > END_SIGNAL_SECONDS + 60:
             self._end_at = time.monotonic() + END_SIGNAL_SECONDS
         self._look_at = 0.0
 

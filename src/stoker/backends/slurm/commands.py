@@ -20,7 +20,8 @@ _UNREACHABLE = (
     "communication connection failure", "socket timed out", "munge", "authentication",
     "credential", "zero bytes were transmitted", "slurm backup controller in standby",
     "resource temporarily unavailable", "unable to establish", "unexpected message",
-    "slurm_persist_conn", "transport endpoint",
+    "slurm_persist_conn", "transport endpoint", "unable to process configuration",
+    "configuration source",
 )  # fmt: skip
 # Limits of the cluster: the same request may be accepted later.
 _LIMITS = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stoker.backends.protocol import ENDED, PENDING, RUNNING, Status
+from stoker.backends.protocol import ENDED, PENDING, RUNNING, UNKNOWN, Status
 from stoker.core.backends.nodes import DOWN, DRAINED, UP, Node
 from stoker.core.record import Record
 
@@ -25,9 +25,14 @@ _ENDS = {
     "CANCELLED": "cancelled in Slurm", "OUT_OF_MEMORY": "out of memory",
     "NODE_FAIL": "its node failed", "PREEMPTED": "preempted by another job",
     "BOOT_FAIL": "its node did not boot", "DEADLINE": "deadline reached",
+    "REVOKED": "moved to another cluster", "LAUNCH_FAILED": "its worker could not be started",
+    "RECONFIG_FAIL": "its node could not be configured",
 }  # fmt: skip
 # Ends that slurmd reported. The others may be those of a node that does not answer.
 _CERTAIN = ("COMPLETED", "FAILED", "OUT_OF_MEMORY")
+# A node that is powered down is started when it is needed.
+_NODE_UP = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "powered_down",
+            "powering_up", "power_up", "power_down", "powering_down")  # fmt: skip
 # Slurm's reason codes of waiting jobs, as sentences.
 _REASONS = {
     "Resources": "waits for free resources",
@@ -64,6 +69,7 @@ class Listed(Record):
     array: str
     tasks: tuple[int, ...]
     status: Status
+    is_cut: bool = False  # there are more tasks than were printed
 
 
 def parse_queue(text: str) -> Iterator[Listed]:
@@ -78,6 +84,7 @@ def parse_queue(text: str) -> Iterator[Listed]:
             array=array,
             tasks=tuple(parse_tasks(tasks)),
             status=status_of(state, reason, node),
+            is_cut="..." in tasks,
         )
 
 
@@ -96,20 +103,31 @@ def parse_tasks(text: str) -> Iterator[int]:
     for part in text.strip("[]").split(","):
         first, _, last = part.partition("-")
         last, _, step = last.partition(":")
+        last = last.rstrip(".")  # a list that was cut ends with dots
         if first.isdigit():
             yield from range(int(first), int(last or first) + 1, int(step or 1))
 
 
 def status_of(state: str, reason: str, node: str) -> Status:
     """A job as Slurm reports it."""
-    word = state.split(" ")[0].rstrip("+")
+    word = _whole_word(state.split(" ")[0])
     if word in _PENDING:
         return Status(state=PENDING, reason=pending_words(reason))
     if word in _ALIVE:
         return Status(state=RUNNING, node=node)
-    words = _ENDS.get(word, word.lower().replace("_", " "))
+    if word not in _ENDS:
+        return Status(state=UNKNOWN)  # of a newer version
+    words = _ENDS[word]
     return Status(state=ENDED, reason=words, node=node, cause=_CAUSES.get(word, "lost"),
                   is_certain=word in _CERTAIN)  # fmt: skip
+
+
+def _whole_word(word: str) -> str:
+    """The word that sacct has cut: `OUT_OF_ME+`."""
+    if not word.endswith("+"):
+        return word
+    known = [one for one in (*_PENDING, *_ALIVE, *_ENDS) if one.startswith(word[:-1])]
+    return known[0] if known else word
 
 
 def pending_words(reason: str) -> str:
@@ -149,7 +167,7 @@ def parse_nodes(text: str) -> list[Node]:
 def _node_state(word: str) -> str:
     if word.startswith("drain"):
         return DRAINED
-    return UP if word in ("idle", "mixed", "allocated", "completing", "planned") else DOWN
+    return UP if word in _NODE_UP else DOWN
 
 
 def _node_note(word: str, reason: str) -> str:

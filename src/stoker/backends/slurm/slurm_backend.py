@@ -13,7 +13,16 @@ import sys
 import time
 from collections.abc import Iterable
 
-from stoker.backends.protocol import END_SIGNAL_SECONDS, PENDING, Batch, Limits, Rejected, Status
+from stoker.backends.protocol import (
+    END_SIGNAL_SECONDS,
+    PENDING,
+    UNKNOWN,
+    Batch,
+    Limits,
+    Rejected,
+    Status,
+    Unreachable,
+)
 from stoker.backends.slurm.commands import run_slurm
 from stoker.backends.slurm.listing import (
     SINFO_FORMAT,
@@ -124,15 +133,19 @@ class SlurmBackend:
     def poll(self, allocations: Iterable[Allocation]) -> dict[int, Status]:
         wanted = {(one.token, one.task): one for one in allocations}
         found = {}
-        arrays = set()
+        arrays, cut = set(), set()
         for line in self._listing():
             arrays.add(line.array)
+            if line.is_cut:
+                cut.add(line.array)
             token = line.name.removeprefix(_NAME)
             for task in line.tasks:
                 known = wanted.get((token, task))
                 if known is not None and known.engine_id == f"{line.array}_{task}":
                     found[known.id] = line.status
         missing = [one for one in wanted.values() if one.id not in found and one.engine_id]
+        found |= {one.id: Status(state=UNKNOWN) for one in missing if _array(one) in cut}
+        missing = [one for one in missing if one.id not in found]
         ends = {**self._cancelled(missing, arrays), **self._accounted(missing), **found}
         now = time.monotonic()
         is_pending = {id for id, status in found.items() if status.state == PENDING}
@@ -151,8 +164,7 @@ class SlurmBackend:
         return {
             one.id: status_of("CANCELLED", "None", "")
             for one in missing
-            if self._pending.get(one.engine_id or "", 0.0) > since
-            and (one.engine_id or "").partition("_")[0] in arrays
+            if self._pending.get(one.engine_id or "", 0.0) > since and _array(one) in arrays
         }
 
     def _listing(self) -> list[Listed]:
@@ -170,6 +182,8 @@ class SlurmBackend:
         except Rejected:  # accounting storage is disabled
             self._has_accounting = False
             return {}
+        except Unreachable:  # only the database; the listing was answered
+            return {one.id: Status(state=UNKNOWN) for one in missing}
         by_id = {one.engine_id: one.id for one in missing}
         found = {}
         for line in text.splitlines():
@@ -202,6 +216,10 @@ class SlurmBackend:
 
     def close(self) -> None:
         pass
+
+
+def _array(one: Allocation) -> str:
+    return (one.engine_id or "").partition("_")[0]
 
 
 def _pairs(options: Iterable[str]) -> dict[str, str]:

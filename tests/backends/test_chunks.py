@@ -1,0 +1,173 @@
+"""How jobs are divided into chunks, and which requests nodes can satisfy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stoker.core.backends.capabilities import RAY, SLURM
+from stoker.core.backends.chunks import (
+    LONG_SECONDS,
+    MAX_JOBS,
+    UNKNOWN_SECONDS,
+    Candidate,
+    divide,
+)
+from stoker.core.backends.nodes import DOWN, Node, impossible_reason
+from stoker.core.backends.options import check_options, split_options
+from stoker.core.model import Request
+from stoker.errors import UsageError
+
+_SECONDS = st.none() | st.sampled_from((0.0, 0.01, 1.0, 599.0, 600.0, 86400.0)) | st.floats(0, 1e6)
+_LIMITS = st.none() | st.floats(1, 1e6)
+
+
+@st.composite
+def _jobs(draw: st.DrawFn) -> list[Candidate]:
+    pairs = draw(st.lists(st.tuples(_SECONDS, _LIMITS), max_size=60))
+    return [
+        Candidate(id=id, seconds=seconds, time_limit=limit)
+        for id, (seconds, limit) in enumerate(pairs, 1)
+    ]
+
+
+@given(jobs=_jobs(), slots=st.integers(1, 20), is_single=st.booleans())
+def test_every_job_is_in_exactly_one_chunk(
+    jobs: list[Candidate], slots: int, is_single: bool
+) -> None:
+    chunks = divide(jobs, slots, is_single=is_single)
+    assert sorted(id for chunk in chunks for id in chunk.jobs) == [job.id for job in jobs]
+    assert all(chunk.jobs for chunk in chunks)
+    assert all(list(chunk.jobs) == sorted(chunk.jobs) for chunk in chunks)
+    assert all(len(chunk.jobs) == 1 for chunk in chunks if chunk.is_single or is_single)
+
+
+@given(jobs=_jobs(), slots=st.integers(1, 20), grace=st.floats(0, 100))
+def test_allocation_lasts_longer_than_each_of_its_jobs_may(
+    jobs: list[Candidate], slots: int, grace: float
+) -> None:
+    by_id = {job.id: job for job in jobs}
+    for chunk in divide(jobs, slots, grace=grace):
+        members = [by_id[id] for id in chunk.jobs]
+        if chunk.time_limit is None:
+            assert any(job.time_limit is None for job in members)
+            continue
+        for job in members:
+            if job.time_limit is not None:
+                assert chunk.time_limit >= job.time_limit + grace + 60
+        work = sum(job.seconds or 0.0 for job in members)
+        if not chunk.is_single and chunk.unknown_seconds is None:
+            assert chunk.time_limit >= 4 * work
+
+
+@given(jobs=_jobs(), slots=st.integers(1, 20))
+def test_jobs_of_different_classes_do_not_share_an_allocation(
+    jobs: list[Candidate], slots: int
+) -> None:
+    by_id = {job.id: job for job in jobs}
+    for chunk in divide(jobs, slots):
+        if len(chunk.jobs) == 1:
+            continue
+        durations = [by_id[id].seconds for id in chunk.jobs]
+        if None in durations:
+            assert set(durations) == {None}
+            assert chunk.unknown_seconds == UNKNOWN_SECONDS
+        else:
+            assert all(seconds is not None and seconds < LONG_SECONDS for seconds in durations)
+            assert chunk.unknown_seconds is None
+
+
+def _same(count: int, seconds: float | None) -> list[Candidate]:
+    return [Candidate(id=id, seconds=seconds) for id in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("count", "seconds", "slots", "sizes"),
+    [
+        (24, 1.0, 12, [5, 5, 5, 5, 4]),  # at least five seconds of work each
+        (1200, 1.0, 12, [100] * 12),  # an equal part for each slot
+        (24, 300.0, 2, [2] * 12),  # at most ten minutes of work
+        (3, 900.0, 12, [1, 1, 1]),
+        (12, None, 12, [1] * 12),
+        (24, None, 12, [2] * 12),
+        (5, 0.001, 12, [5]),
+        (2 * MAX_JOBS + 2, 0.0, 1, [6668, 6667, 6667]),
+    ],
+)
+def test_size_of_chunks_follows_the_length_of_jobs(
+    count: int, seconds: float | None, slots: int, sizes: list[int]
+) -> None:
+    assert [len(chunk.jobs) for chunk in divide(_same(count, seconds), slots)] == sizes
+
+
+def test_jobs_are_dealt_out_in_turn() -> None:
+    chunks = divide(_same(6, None), 2)
+    assert [chunk.jobs for chunk in chunks] == [(0, 2, 4), (1, 3, 5)]
+
+
+# -- nodes ---------------------------------------------------------------------------------------
+
+_NODES = (
+    Node(name="a", gpus=4, model="NVIDIA A100", gpu_memory=40 << 30),
+    Node(name="b", gpus=8, state=DOWN, model="NVIDIA H200", gpu_memory=140 << 30),
+    Node(name="c", gpus=0),
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "part"),
+    [
+        (Request(gpus=8), None),  # node b is down now, and may come back
+        (Request(gpus=0), None),
+        (Request(gpus=9), "a node of the backend `lab` has at most 8 GPUs"),
+        (Request(gpus=1, nodes=2), None),
+        (Request(gpus=1, nodes=3), "the backend `lab` has 2 such nodes"),
+        (Request(gpus=1, nodes=4), "requests 4 nodes, but the backend `lab` has 3 nodes"),
+        (Request(gpus=1, model="h200"), None),
+        (Request(gpus=1, model="mi300"), "no node of the backend `lab` has such GPUs"),
+        (Request(gpus=1, memory=80 << 30), None),
+        (Request(gpus=1, memory=200 << 30), "with that much memory"),
+    ],
+)
+def test_request_is_refused_only_if_no_node_can_ever_satisfy_it(
+    request_: Request, part: str | None
+) -> None:
+    reason = impossible_reason(request_, _NODES, "lab")
+    assert (reason is None) == (part is None), reason
+    assert part is None or part in str(reason)
+
+
+def test_nothing_is_refused_while_the_nodes_are_unknown() -> None:
+    assert impossible_reason(Request(gpus=1000, nodes=50), (), "lab") is None
+
+
+# -- options -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (SLURM, {"array": "0-3"}),
+        (SLURM, {"gres": "gpu:1"}),
+        (SLURM, {"--partition": "x"}),
+        (SLURM, {"": "x"}),
+        (SLURM, {"a b": "x"}),
+        (SLURM, {"max-jobs": "0"}),
+        (SLURM, {"max-jobs": "many"}),
+        (RAY, {"partition": "gpu"}),
+    ],
+)
+def test_options_that_a_backend_does_not_take_are_refused(
+    kind: str, options: dict[str, str]
+) -> None:
+    with pytest.raises(UsageError):
+        check_options(kind, options)
+
+
+def test_options_are_those_of_sbatch_unless_stoker_has_them() -> None:
+    options = {"partition": "gpu", "python": "/opt/python", "exclusive": "", "max-jobs": "5"}
+    check_options(SLURM, options)
+    own, sbatch = split_options(options)
+    assert own == {"python": "/opt/python", "max-jobs": "5"}
+    assert sbatch == {"partition": "gpu", "exclusive": ""}
