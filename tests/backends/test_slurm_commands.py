@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -241,14 +242,14 @@ def test_gpus_of_nodes_are_counted(text: str, found: tuple[int, str]) -> None:
 # -- the backend ---------------------------------------------------------------------------------
 
 
-def _batch(folder: Path, *tasks: int, **request: object) -> Batch:
+def _batch(folder: Path, *tasks: int, **request: Any) -> Batch:
     wanted = AllocationRequest(gpus=1, name="two words")._replace(**request)
     return Batch(token="aa", folder=str(folder), tasks=tasks, request=wanted)
 
 
 def _allocation(task: int, engine_id: str | None = None) -> Allocation:
     return Allocation(
-        id=100 + task, backend="lab", token="aa", task=task, state=SUBMITTED, request={},
+        id=100 + task, backend="lab", token="aa", task=task, state=SUBMITTED, request="{}",
         engine_id=engine_id or f"12_{task}", node=None, reason=None, position=0, created_at=0.0,
     )  # fmt: skip
 

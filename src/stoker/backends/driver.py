@@ -284,6 +284,9 @@ class Driver:
         self._suspects.pop(one.id, None)
         self._hand_over.allocation_ended()
         if not any(other.token == one.token for other in self._open()):
+            # The events are about to be removed: sync their records. One commit syncs all before.
+            with self._db.transaction():
+                allocations.update(self._db, one.id, state=allocations.ENDED)
             chunk_files.remove_folder(os.path.join(self._folder, one.token))
 
     # -- the engine's view -----------------------------------------------------------------------
