@@ -55,6 +55,10 @@ def needs() -> list[Need]:
         Need("mount", ("mount",), shutil.which("mount") is not None),
         Need("file systems in files", ("e2fsprogs",), shutil.which("mkfs.ext4") is not None),
         Need("a browser", ("chromium", "fonts-dejavu-core"), browser() is not None),
+        Need(
+            "an ssh server", ("openssh-server", "openssh-client"), os.path.exists("/usr/sbin/sshd")
+        ),
+        Need("rsync", ("rsync",), shutil.which("rsync") is not None),
         Need("other locales", ("locales",), _has_locale_sources()),
         Need("CPython's own tests", (f"libpython{_VERSION}-testsuite",), bool(cpython_tests())),
     ]

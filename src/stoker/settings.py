@@ -43,11 +43,7 @@ _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
 def load_settings() -> Settings:
     """Return the settings of this user on this host. Raises UsageError for an invalid value."""
     values: dict[str, object] = {"state_dir": _default_state_dir()}
-    path = os.environ.get("STOKER_SETTINGS") or os.path.join(
-        os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config"),
-        "stoker",
-        "settings.toml",
-    )
+    path = os.environ.get("STOKER_SETTINGS") or os.path.join(config_folder(), "settings.toml")
     if os.path.exists(path):
         values.update(_read_file(path))
     for key in _ENV_KEYS:
@@ -57,6 +53,15 @@ def load_settings() -> Settings:
     if os.environ.get("STOKER_STATE_DIR"):
         values["state_dir"] = os.path.abspath(os.environ["STOKER_STATE_DIR"])
     return Settings(**values)  # type: ignore[arg-type]
+
+
+def config_folder() -> str:
+    """The folder of the settings file."""
+    given = os.environ.get("STOKER_SETTINGS")
+    if given:
+        return os.path.dirname(os.path.abspath(given))
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(base, "stoker")
 
 
 def _default_state_dir() -> str:

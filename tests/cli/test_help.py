@@ -15,9 +15,9 @@ from tests.cli.helpers import as_json, refused
 from tests.lab import Lab
 
 HELP = """\
-usage: stoker [COMMAND] [OPTIONS]
+usage: stoker [--host HOST] [COMMAND] [OPTIONS]
 
-Schedule jobs on the GPUs of this host.
+Schedule jobs on the GPUs of this host, or of another one over ssh (--host).
 
 commands:
   submit      queue a command, a job file or lines from stdin
@@ -46,6 +46,8 @@ commands:
   simulate    replay a trace of jobs under different scheduling policies
   daemon      start, stop, drain, resume or inspect the daemon
   doctor      check this host and explain problems
+  pull        copy logs, metrics and output files of jobs into a folder
+  context     name other machines with Stoker: add, ls, use, rm
   completion  print the completion script for bash, zsh or fish
 
 `stoker COMMAND --help` shows options and examples; `stoker help selectors` explains how to select

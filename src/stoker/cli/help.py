@@ -36,8 +36,8 @@ def overview(verbs: dict[str, str]) -> str:
     )
     return "\n".join(
         (
-            "usage: stoker [COMMAND] [OPTIONS]\n",
-            "Schedule jobs on the GPUs of this host.\n",
+            "usage: stoker [--host HOST] [COMMAND] [OPTIONS]\n",
+            "Schedule jobs on the GPUs of this host, or of another one over ssh (--host).\n",
             "commands:",
             *(two_columns(name, summary, width, 12) for name, summary in verbs.items()),
             "",

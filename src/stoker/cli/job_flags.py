@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from stoker.client.job_options import JOB_OPTIONS, file_values, flag_options, flag_values
 from stoker.client.job_specs import JobSpecs, check_foreground
-from stoker.client.option_values import GPU_COUNT, parse_gpu_count
-from stoker.core.formats.command_line import Parsed
+from stoker.client.option_values import GPU_COUNT, filled, parse_gpu_count
+from stoker.core.formats.command_line import Option, Parsed
 from stoker.core.model import Device, JobSpec
+from stoker.errors import UsageError
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
@@ -28,6 +29,18 @@ RUN_FLAGS = flag_options(
 SWEEP_FLAGS = flag_options(
     one for one in JOB_OPTIONS if not one.is_single and one.key != "priority"
 )
+
+SYNC = Option("--sync", "with --host: copy this folder to the other machine first, and run there",
+              "DIR", filled)  # fmt: skip
+
+
+def refuse_sync(parsed: Parsed) -> None:
+    """Raise UsageError for `--sync` on this machine; `stoker --host` has used it up."""
+    if parsed["sync"] is not None:
+        raise UsageError(
+            "`--sync` copies a folder to another machine, but no machine is given",
+            "example: stoker --host gpu-box submit --sync . python train.py",
+        )
 
 
 def sweep_base(

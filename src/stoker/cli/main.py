@@ -6,6 +6,10 @@ import sys
 
 from stoker.errors import Error, OutputFailed, TryLater, UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 # Each command is in cli/verbs/NAME.py; the text is its line in `stoker help`.
 VERBS = {
     "submit": "queue a command, a job file or lines from stdin",
@@ -34,8 +38,11 @@ VERBS = {
     "simulate": "replay a trace of jobs under different scheduling policies",
     "daemon": "start, stop, drain, resume or inspect the daemon",
     "doctor": "check this host and explain problems",
+    "pull": "copy logs, metrics and output files of jobs into a folder",
+    "context": "name other machines with Stoker: add, ls, use, rm",
     "completion": "print the completion script for bash, zsh or fish",
 }
+_BOX = "box"  # what `stoker --host` runs on the other machine; not for users
 ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queue": "ls"}
 
 
@@ -44,10 +51,10 @@ def main(arguments: list[str] | None = None) -> int:
         from stoker.cli.closed_streams import replace_closed_streams
 
         replace_closed_streams()
-    words = _verb_first(sys.argv[1:] if arguments is None else arguments)
+    words, host = _verb_first(sys.argv[1:] if arguments is None else arguments)
     _accept_any_text()
     try:
-        code = _dispatch(words)
+        code = _dispatch(words, host)
         sys.stdout.flush()  # here, where a failure can still be reported
         return code
     except BrokenPipeError:
@@ -66,14 +73,28 @@ def main(arguments: list[str] | None = None) -> int:
         return known.exit_code
 
 
-def _verb_first(words: list[str]) -> list[str]:
-    """Move the command to the front: `stoker --json ls` becomes `stoker ls --json`."""
-    end = 0
-    while end < len(words) and words[end] in ("--json", "--debug"):
+def _verb_first(words: list[str]) -> tuple[list[str], str | None]:
+    """Move the command to the front: `stoker --json ls` becomes `stoker ls --json`.
+
+    Returns the words without `--host HOST`, and the host.
+    """
+    end, host, own = 0, None, []
+    while end < len(words):
+        word = words[end]
+        if word == "--host":
+            end += 1
+            host = words[end] if end < len(words) else ""  # an error, see `check_host`
+        elif word.startswith("--host="):
+            host = word[len("--host=") :]
+        elif word in ("--json", "--debug"):
+            own.append(word)
+        else:
+            break
         end += 1
-    if not 0 < end < len(words) or words[end].startswith("-"):
-        return words
-    return [words[end], *words[:end], *words[end + 1 :]]
+    rest = words[end:]
+    if not own or not rest or rest[0].startswith("-"):
+        return [*own, *rest], host
+    return [rest[0], *own, *rest[1:]], host
 
 
 def _accept_any_text() -> None:
@@ -122,6 +143,8 @@ def _as_error(error: Exception) -> Error | None:
 
 def _own_words(words: list[str]) -> list[str]:
     """The words that are options of Stoker; `--json` may also belong to the command of a job."""
+    if words and words[0] == _BOX:  # stoker box VERB SETTINGS WORDS...
+        words = [*words[1:2], *words[3:]]
     name = ALIASES.get(words[0], words[0]) if words else ""
     if name not in ("submit", "run"):
         return words
@@ -130,9 +153,38 @@ def _own_words(words: list[str]) -> list[str]:
     return own_words(load(name).VERB, words[1:])
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str], host: str | None) -> int:
+    import os
+
     if words and words[0] in ("-h", "--help", "help"):
         return _help(words[1:])
+    call = os.environ.pop("STOKER_REMOTE_CALL", None)  # not for jobs
+    if call is not None:
+        from stoker.remote.call_marker import CallMarker
+
+        marker = CallMarker(call)
+        return marker.exit(_run(words))
+    if host is not None or _has_chosen_box(os.environ):
+        from stoker.cli.remote.forward import forward
+
+        code = forward(words, host)
+        if code is not None:
+            return code
+    return _run(words)
+
+
+def _has_chosen_box(env: Mapping[str, str]) -> bool:
+    """Whether a setting may send the command to another machine; see `remote/boxes.py`."""
+    if env.get("STOKER_HOST") or env.get("STOKER_CONTEXT"):
+        return True
+    from os.path import exists
+
+    from stoker.settings import config_folder
+
+    return exists(f"{config_folder()}/current-context")
+
+
+def _run(words: list[str]) -> int:
     if words and words[0] in ("-V", "--version", "version"):
         from stoker import __version__
 
@@ -141,7 +193,7 @@ def _dispatch(words: list[str]) -> int:
     if not words or words[0].startswith("-"):
         words = ["status", *words]
     name = ALIASES.get(words[0], words[0])
-    if name not in VERBS:
+    if name not in VERBS and name != _BOX:
         raise _unknown_verb(words[0])
     from stoker.core.formats.command_line import parse
 

@@ -50,8 +50,9 @@ class Queue:
 
     # -- submit ------------------------------------------------------------------------------
 
-    def submission(self) -> Submission:
-        return Submission(self.db)
+    def submission(self, token: str | None = None) -> Submission:
+        """A new submit; with a token, it can be repeated and adds nothing twice."""
+        return Submission(self.db, token=token)
 
     def ensure_daemon(self) -> bool:
         """Wake the daemon, or start one. Returns whether a daemon was started."""

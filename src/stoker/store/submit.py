@@ -55,10 +55,16 @@ class Copied(Record):
 
 
 class Submission:
-    """One submit, in any number of chunks."""
+    """One submit, in any number of chunks.
 
-    def __init__(self, db: Database, learns: bool = True) -> None:
+    With a token, the same submit can be repeated and adds nothing twice (store/submit_tokens.py);
+    the caller must split the jobs into the same chunks.
+    """
+
+    def __init__(self, db: Database, learns: bool = True, token: str | None = None) -> None:
         self._db = db
+        self._token = token
+        self._chunk = 0
         self._contexts: dict[int, tuple[Context, int]] = {}
         self._groups = RequestGroups(db, learns)
         self._batch: int | None = None
@@ -71,7 +77,7 @@ class Submission:
     def add(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs in one transaction. They are on disk when this returns."""
         with self._db.transaction():
-            receipt = self.insert(specs, now)
+            receipt = self._insert_once(specs, now) if self._token else self.insert(specs, now)
             failpoint("submit.before_commit")
         failpoint("submit.after_commit")
         return receipt
@@ -84,6 +90,23 @@ class Submission:
             "UPDATE jobs SET attempts = ?, batch = ?, batch_index = ? WHERE id = ?",
             [(one.attempts, one.batch, one.batch_index, one.id) for _, one in copies],
         )
+
+    def _insert_once(self, specs: list[JobSpec], now: float) -> Receipt:
+        """Add jobs unless an earlier submit with this token did; returns its receipt then."""
+        from stoker.store import submit_tokens
+
+        assert self._token is not None
+        chunk, self._chunk = self._chunk, self._chunk + 1
+        known = submit_tokens.receipt(self._db, self._token, chunk)
+        if known is None:
+            receipt = self.insert(specs, now)
+            submit_tokens.save_receipt(self._db, self._token, chunk, receipt._asdict(), now)
+            return receipt
+        receipt = Receipt(known["first"], known["added"], tuple(known["existing"]))
+        if self._batch is None:
+            self._batch = receipt.first
+        self._count += receipt.added
+        return receipt
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs inside the caller's transaction."""

@@ -240,6 +240,16 @@ def trials(db: Database, sweep: int) -> list[TrialRow]:
     ]
 
 
+def count_trials(db: Database, sweep: int) -> int:
+    return int(str(db.value("SELECT count(*) FROM trials WHERE sweep = ?", (sweep,))))
+
+
+def jobs_from(db: Database, sweep: int, first: int) -> list[int]:
+    """The jobs of a sweep with this id or a later one."""
+    rows = db.execute("SELECT id FROM jobs WHERE sweep = ? AND id >= ? ORDER BY id", (sweep, first))
+    return [int(row[0]) for row in rows]
+
+
 def counts(db: Database, sweep: int) -> dict[str, int]:
     """Return the number of trials by the state of their job; `missing`: without a job."""
     rows = db.execute(

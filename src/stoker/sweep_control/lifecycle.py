@@ -12,6 +12,7 @@ import json
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, has_stop
@@ -22,9 +23,9 @@ from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, RUNNING, STARTING, SUBMITTED, WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
-from stoker.store import contexts, dependencies, sweeps
+from stoker.store import contexts, dependencies, submit_tokens, sweeps
 from stoker.store.database import Database
-from stoker.store.submit import context_id
+from stoker.store.submit import context_id, take_ids
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
 from stoker.sweeps.identity import identity, meaning
@@ -77,12 +78,14 @@ def start(
     *,
     is_suggested: bool = False,
     on_progress: Callable[[int], None] | None = None,
+    token: str | None = None,
 ) -> Started:
     """Submit a job for every point that has neither a result nor a job.
 
     `is_suggested` means that the name was derived from a file name: the same file name in another
     folder is then another sweep. `on_progress` is called with the number of points submitted so
-    far. Raises UsageError or Unavailable before anything is written.
+    far. Calls with the same `token` report the same jobs. Raises UsageError or Unavailable before
+    anything is written.
     """
     db, state_dir = queue.db, queue.settings.state_dir
     check_search(given)
@@ -93,6 +96,7 @@ def start(
         known, name, given = _find_sweep(db, given, base.context, is_suggested)
         sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
         sweeps.start_counting(db, sweep)
+        before_token = None if token is None else _before_token(db, token, sweep, known is None)
         failpoint("sweep.before_commit")
     rows = sweeps.trials(db, sweep)
     trials = Trials(db, state_dir, sweep, given, base)
@@ -128,15 +132,31 @@ def start(
     finally:  # jobs that are already queued run, even after Ctrl-C
         if (new or again or is_adaptive) and not base.held:
             started_daemon = queue.ensure_daemon()
+    jobs: tuple[int, ...] = (*new, *again)
+    added, is_new = len(new), known is None
+    if before_token is not None:
+        jobs = tuple(sweeps.jobs_from(db, sweep, before_token["next_job"]))
+        added = sweeps.count_trials(db, sweep) - before_token["trials"]
+        is_new = before_token["is_new"]
     return Started(
         name=name,
-        is_new=known is None,
-        added=len(new),
-        jobs=(*new, *again),
+        is_new=is_new,
+        added=added,
+        jobs=jobs,
         counts=sweeps.counts(db, sweep),
         started_daemon=started_daemon,
         listed=None if is_adaptive else len(requested),
     )
+
+
+def _before_token(db: Database, token: str, sweep: int, is_new: bool) -> dict[str, Any]:
+    """What the sweep had before the first call with this token."""
+    known = submit_tokens.receipt(db, token, 0)
+    if known is None:
+        next_job = take_ids(db, 0)
+        known = {"next_job": next_job, "trials": sweeps.count_trials(db, sweep), "is_new": is_new}
+        submit_tokens.save_receipt(db, token, 0, known, time.time())
+    return known
 
 
 def preview(

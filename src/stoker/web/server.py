@@ -45,6 +45,7 @@ class Options(Record):
     port: int | None = None
     token_file: str | None = None
     read_only: bool = False
+    tunnel_port: int | None = None  # of another machine, from which ssh forwards connections
 
 
 def serve(settings: Settings, options: Options, ready_fd: int | None = None) -> None:
@@ -58,12 +59,17 @@ def serve(settings: Settings, options: Options, ready_fd: int | None = None) -> 
         os.close(held)  # before the error is reported, so that the caller can retry at once
 
 
+def serve_tunnel(settings: Settings, options: Options, ready_fd: int) -> None:
+    """Serve for one ssh connection, beside the server of this state folder, if there is one."""
+    prepare_state_dir(settings)
+    _serve(settings, options, ready_fd)
+
+
 def _serve(settings: Settings, options: Options, ready_fd: int | None) -> None:
     folder = settings.state_dir
     addresses = Addresses(options.host, tuple(options.addresses))
-    listening = listen(
-        addresses, _ports(folder, options.port), "choose another port: stoker web --port N"
-    )
+    ports = _ports(folder, options.port) if options.tunnel_port is None else [0]
+    listening = listen(addresses, ports, "choose another port: stoker web --port N")
     try:
         _run(settings, options, listening, ready_fd)
     finally:
@@ -76,16 +82,22 @@ def _run(
     folder, port = settings.state_dir, listening.port
     token_file = options.token_file or os.path.join(folder, TOKEN)
     revoked = Revocations(os.path.join(folder, REVOKED), time.time())
+    hosts, shown_port = host_values(listening.names(), port), port
+    if options.tunnel_port is not None:
+        shown_port = options.tunnel_port
+        # Not `localhost`: at [::1] of that machine, another user could serve a page.
+        hosts |= host_values(["127.0.0.1"], shown_port)
     guard = Guard(
-        host_values(listening.names(), port), Keys(load_token(token_file), revoked),
-        cookie=f"stoker_{port}", read_only=options.read_only,
+        hosts, Keys(load_token(token_file), revoked), cookie=f"stoker_{shown_port}",
+        read_only=options.read_only,
         own_uids=own_uids() if listening.addresses.is_loopback else None,
     )  # fmt: skip
     web = WebContext(settings, guard)
     address = ServerAddress(
         os.getpid(), listening.addresses.shown, port, options.read_only, token_file
     )
-    write_place(folder, address)
+    if options.tunnel_port is None:
+        write_place(folder, address)
     if ready_fd is not None:
         _report(ready_fd, address._asdict())
     try:

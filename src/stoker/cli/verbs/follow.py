@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable
+from typing import Protocol
 
 from stoker.cli.open_queue import at_end
 from stoker.cli.output import notice, print_json
@@ -16,6 +17,7 @@ from stoker.client import views
 from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Parsed
+from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import NotFound
 from stoker.store import job_queries
@@ -27,6 +29,85 @@ _IN_NONBLOCK = 0o4000
 _IN_CLOEXEC = 0o2000000
 
 
+class LogPosition(Record):
+    """Up to where a log was read. Attempt 0: nothing was read yet."""
+
+    attempt: int = 0
+    offset: int = 0
+
+
+class JobEnd(Record):
+    """How a job ended, as `log -f` reports it."""
+
+    state: str
+    words: str
+    exit_code: int | None
+    signal: int | None
+
+
+class FollowSink(Protocol):
+    """What receives the output of a job: the terminal, or the connection to another machine."""
+
+    def waiting(self, state: str) -> None:
+        """The job has no output yet."""
+
+    def write(self, position: LogPosition, block: bytes) -> None:
+        """Take the bytes at this position of the log."""
+
+    def update(self) -> None:
+        """Called whenever `wait_seconds` have passed."""
+
+    def wait_seconds(self) -> float | None:
+        """How long `update` can wait; None: until there is output."""
+
+    def finish(self, end: JobEnd) -> None:
+        """The job has ended, and all its output was written."""
+
+
+class PrintingSink:
+    """Prints the output of a job on stdout."""
+
+    def __init__(self, job: int, parsed: Parsed) -> None:
+        from stoker.cli.live_printer import LivePrinter
+        from stoker.cli.verbs.log import JsonPrinter
+
+        self._job = job
+        self._is_json = bool(parsed["json"])
+        self._is_raw = bool(parsed["raw"]) and not self._is_json
+        self._live = LivePrinter()
+        self._printer = JsonPrinter(job) if self._is_json else self._live
+
+    def waiting(self, state: str) -> None:
+        notice(
+            f"job {self._job} is {state}; waiting for it to start (see `stoker why {self._job}`)"
+        )
+
+    def write(self, position: LogPosition, block: bytes) -> None:
+        if self._is_raw:
+            sys.stdout.buffer.write(block)
+            sys.stdout.buffer.flush()
+        else:
+            self._printer.feed(block)
+
+    def update(self) -> None:
+        self._live.update()
+
+    def wait_seconds(self) -> float | None:
+        return self._live.wait_seconds()
+
+    def finish(self, end: JobEnd) -> None:
+        self._printer.finish()
+        if self._is_json:
+            print_json(job=self._job, state=end.state, exit_code=end.exit_code, signal=end.signal)
+        else:
+            notice(f"job {self._job} {end.state}" + (f": {end.words}" if end.words else ""))
+
+    def interrupt(self) -> None:
+        """The user does not want to see more."""
+        self._printer.finish()
+        notice(f"\njob {self._job} keeps running; to end it: stoker cancel {self._job}")
+
+
 def follow(
     queue: Queue,
     job: int,
@@ -35,54 +116,96 @@ def follow(
     tail_start: Callable[[int, int], int],
 ) -> int:
     """Print the output of a job until it ends. `tail_start`: the offset of the last N lines."""
-    from stoker.cli.live_printer import LivePrinter
-    from stoker.cli.verbs.log import JsonPrinter
+    sink = PrintingSink(job, parsed)
+    try:
+        stream_output(queue, job, path_of, sink, lines=parsed["lines"], tail_start=tail_start)
+    except KeyboardInterrupt:
+        sink.interrupt()
+    return 0
 
+
+def stream_output(
+    queue: Queue,
+    job: int,
+    path_of: Callable[[JobRow], str | None],
+    sink: FollowSink,
+    *,
+    lines: int | None,
+    tail_start: Callable[[int, int], int],
+    start: LogPosition | None = None,
+) -> None:
+    """Give the output of a job to a sink until the job ends.
+
+    Begins with the last `lines` lines of the newest attempt, or at `start`, where an earlier call
+    was interrupted. Raises NotFound if a log cannot be read.
+    """
     changes = ChangeFeed(queue.settings.state_dir)
     at_end(changes.close)
-    descriptor = watch = None
-    position, opened = 0, 0
-    live = LivePrinter()
-    printer = JsonPrinter(job) if parsed["json"] else live
-    announced = False
-    try:
-        while True:
-            row = job_queries.job(queue.db, job)
-            is_final = row.state in FINAL  # before reading, so that no output is missed
-            path = path_of(row)
-            if path is not None and opened != row.attempts:
-                if descriptor is not None:
-                    os.close(descriptor)
-                descriptor = _open(path)
-                if descriptor is not None:
-                    watch = _watch(path)
-                    wanted = parsed["lines"]
-                    position = 0 if wanted is None else tail_start(descriptor, wanted)
-                    opened = row.attempts
-            if descriptor is None and not announced and not is_final:
-                announced = True
-                notice(
-                    f"job {job} is {row.state}; waiting for it to start (see `stoker why {job}`)"
-                )
-            if descriptor is not None:
-                position = _copy(descriptor, position, parsed, printer)
-            if is_final:
+    log = _OpenLog(sink)
+    start = start or LogPosition()
+    is_first, announced = True, False
+    while True:
+        row = job_queries.job(queue.db, job)
+        is_final = row.state in FINAL  # before reading, so that no output is missed
+        while log.attempt < row.attempts:
+            number = log.attempt + 1 if log.attempt else start.attempt or row.attempts
+            path = path_of(row._replace(attempts=number))
+            if path is None or not log.open(path, number, is_newest=number == row.attempts):
                 break
-            changes.wait(live.wait_seconds(), watch)
-            _drain(watch)
-            live.update()
-    except KeyboardInterrupt:
-        printer.finish()
-        notice(f"\njob {job} keeps running; to end it: stoker cancel {job}")
-        return 0
-    printer.finish()
-    words = views.result_words(row, queue.db)
-    if parsed["json"]:
-        print_json(job=job, state=row.state, exit_code=views.exit_code(row),
-                   signal=views.signal_number(row))  # fmt: skip
-    else:
-        notice(f"job {job} {row.state}" + (f": {words}" if words else ""))
-    return 0
+            if number == start.attempt:
+                log.offset = start.offset
+            elif is_first and lines is not None:
+                log.offset = tail_start(log.descriptor, lines)
+            is_first = False
+        if not log.attempt and not announced and not is_final:
+            announced = True
+            sink.waiting(row.state)
+        log.read()
+        if is_final:
+            break
+        changes.wait(sink.wait_seconds(), log.watch)
+        _drain(log.watch)
+        sink.update()
+    sink.finish(
+        JobEnd(row.state, views.result_words(row, queue.db), views.exit_code(row),
+               views.signal_number(row))
+    )  # fmt: skip
+
+
+class _OpenLog:
+    """The log of one attempt after another."""
+
+    def __init__(self, sink: FollowSink) -> None:
+        self._sink = sink
+        self._path: str | None = None
+        self.descriptor = -1
+        self.watch: int | None = None
+        self.attempt = 0
+        self.offset = 0
+
+    def open(self, path: str, attempt: int, *, is_newest: bool) -> bool:
+        """Go on to the log of this attempt; False if the attempt has not created it yet."""
+        if path == self._path:  # a file of the user, to which every attempt appends
+            self.attempt = attempt
+            return True
+        descriptor = _open(path)
+        if descriptor is None and is_newest:
+            return False
+        self.read()  # what the last attempt wrote before it ended
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+        self._path, self.attempt, self.offset = path, attempt, 0
+        self.descriptor = -1 if descriptor is None else descriptor
+        self.watch = None if descriptor is None else _watch(path, self.watch)
+        return True
+
+    def read(self) -> None:
+        """Give all new output to the sink."""
+        if self.descriptor < 0:
+            return
+        while block := os.pread(self.descriptor, 1 << 16, self.offset):
+            self._sink.write(LogPosition(self.attempt, self.offset), block)
+            self.offset += len(block)
 
 
 def _open(path: str) -> int | None:
@@ -94,18 +217,9 @@ def _open(path: str) -> int | None:
         raise NotFound(f"cannot read the log `{path}`: {error.strerror}") from None
 
 
-def _copy(descriptor: int, position: int, parsed: Parsed, printer) -> int:  # type: ignore[no-untyped-def]
-    while block := os.pread(descriptor, 1 << 16, position):
-        position += len(block)
-        if parsed["raw"] and not parsed["json"]:
-            sys.stdout.buffer.write(block)
-            sys.stdout.buffer.flush()
-        else:
-            printer.feed(block)
-    return position
-
-
-def _watch(path: str) -> int | None:
+def _watch(path: str, old: int | None) -> int | None:
+    if old is not None:
+        os.close(old)
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = int(libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
     if descriptor < 0:

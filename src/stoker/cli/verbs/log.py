@@ -44,12 +44,7 @@ _BLOCK = 1 << 16
 
 def run(parsed: Parsed) -> int:
     queue = open_queue()
-    ids = queue.select(parsed.words or ["@"])
-    if len(ids) != 1:
-        raise UsageError(
-            f"`stoker log` shows one job, but {len(ids)} are selected", "example: stoker log 7"
-        )
-    row = job_queries.job(queue.db, ids[0])
+    row = job_queries.job(queue.db, _selected(queue, parsed.words))
     if parsed["path"]:
         print(_path(queue, row, parsed) or "")
         return 0
@@ -69,6 +64,33 @@ def run(parsed: Parsed) -> int:
         )
         return 0
     _print_file(row, path, parsed)
+    return 0
+
+
+def _selected(queue: Queue, words: list[str]) -> int:
+    ids = queue.select(words or ["@"])
+    if len(ids) != 1:
+        raise UsageError(
+            f"`stoker log` shows one job, but {len(ids)} are selected", "example: stoker log 7"
+        )
+    return ids[0]
+
+
+def stream(parsed: Parsed, settings: dict[str, int]) -> int:
+    """`log -f` for another machine: write the log with its positions to stdout.
+
+    `settings`: `job`, and the `attempt` and `offset` that the other machine has reached.
+    """
+    from stoker.cli.stream_sink import StreamSink
+    from stoker.cli.verbs.follow import LogPosition, stream_output
+
+    queue = open_queue()
+    job = settings["job"] or _selected(queue, parsed.words)
+    start = LogPosition(settings["attempt"], settings["offset"])
+    stream_output(
+        queue, job, lambda row: _path(queue, row, parsed), StreamSink(job),
+        lines=parsed["lines"], tail_start=_tail_start, start=start,
+    )  # fmt: skip
     return 0
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 
 from stoker.cli.output import notice, print_json, wants_color
-from stoker.cli.verbs.results import chosen_metric, find_reported
+from stoker.cli.verbs.results import chosen_metric, find_reported, write_export
 from stoker.client.reports import JobFiles, Reported, curve_of
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.terminal import printable
@@ -159,14 +159,10 @@ def _write(figure: Figure, parsed: Parsed) -> int:
         raise UsageError(f"`{path}` has an unknown suffix", "use .png or .svg")
     from stoker.results.image_plot import draw
 
-    data = draw(figure, form)
-    try:
-        with open(path, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
+    write_export(path, draw(figure, form), parsed)
     if parsed["json"]:
-        print_json(file=path)
+        if not parsed["to_stdout"]:
+            print_json(file=path)
     else:
         notice(f"wrote {printable(path)}")
     return 0

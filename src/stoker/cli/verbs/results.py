@@ -182,16 +182,29 @@ def _written(content: Table, parsed: Parsed) -> bool:
         return False
     data = export.export(content, form)
     if path is None:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        write_stdout(data)
         return True
+    write_export(path, data, parsed)
+    notice(f"wrote {plural(len(content.lines), 'row')} to {printable(path)}")
+    return True
+
+
+def write_export(path: str, data: bytes, parsed: Parsed) -> None:
+    """Write a file, or stdout for a file of another machine. Raises UsageError."""
+    if parsed["to_stdout"]:
+        write_stdout(data)
+        return
     try:
         with open(path, "wb") as file:
             file.write(data)
     except OSError as error:
         raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
-    notice(f"wrote {plural(len(content.lines), 'row')} to {printable(path)}")
-    return True
+
+
+def write_stdout(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
 
 
 def print_table(content: Table) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from stoker.cli.job_flags import SUBMIT_FLAGS
+from stoker.cli.job_flags import SUBMIT_FLAGS, SYNC, refuse_sync
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.submit_checks import (
@@ -35,6 +35,7 @@ VERB = Verb(
     (
         Option("-f --file", "queue each line of a file as a job; - reads stdin", "FILE"),
         *SUBMIT_FLAGS,
+        SYNC,
         Option(
             "--dedupe",
             "queue the job only if no job has this key; makes it safe to repeat the command",
@@ -56,6 +57,7 @@ VERB = Verb(
         ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
         ("generate-jobs | stoker submit -", "the same from a pipe"),
         ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
+        ("stoker --host gpu-box submit --sync . python train.py", "on another machine"),
     ),
     """Options of Stoker go before COMMAND; everything after its first word is passed to it. Several
 words are run directly, without a shell; a command given as one quoted argument is run by your
@@ -72,6 +74,7 @@ options of that job; on a line of its own, of all jobs below it.""",
 def run(parsed: Parsed) -> int:
     if parsed.words == ["-"] and not parsed.dashed and parsed["file"] is None:
         parsed = Parsed({**parsed.values, "file": "-"}, [], False)
+    refuse_sync(parsed)
     queue = open_queue()
     script = None
     text = None if parsed.dashed else misplaced_options(parsed.words)
@@ -96,7 +99,7 @@ def run(parsed: Parsed) -> int:
             notice(f"warning: {text}")
     if parsed["dry_run"]:
         return _dry_run([spec], parsed)
-    receipt = queue.submission().add([spec], _now())
+    receipt = queue.submission(parsed["token"]).add([spec], _now())
     started = False
     try:
         started = not spec.held and queue.ensure_daemon()
@@ -150,7 +153,7 @@ def _submit_file(queue: Queue, specs: JobSpecs, parsed: Parsed) -> int:
     if path != "-":
         # Check the whole file first: an error in line 900 must not leave 899 jobs in the queue.
         check_file(path, lambda line: _check_after(queue, line.number, specs.line(line)))
-    submission = queue.submission()
+    submission = queue.submission(parsed["token"])
     receipts: list[Receipt] = []
     started = False
     try:

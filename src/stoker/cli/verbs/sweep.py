@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from stoker.cli.job_flags import SWEEP_FLAGS, sweep_base
+from stoker.cli.job_flags import SWEEP_FLAGS, SYNC, refuse_sync, sweep_base
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.progress_line import ProgressLine
@@ -65,6 +65,7 @@ VERB = Verb(
             Option("--priority", "jobs with higher priority start first (default: 0)", "N",
                    whole_number),
             *SWEEP_FLAGS,
+            SYNC,
         ),
         (
             ("stoker sweep 'python train.py --lr {lr} --seed {seed}' lr=1e-3,1e-4 'seed=range(3)'",
@@ -92,6 +93,7 @@ def run(parsed: Parsed) -> int:
 
         return act(open_queue(), words[0], words[1:], parsed)
     _check_action(parsed)
+    refuse_sync(parsed)
     queue = open_queue()
     spec, is_suggested = _spec(parsed)
     base = sweep_base(queue.settings, queue.devices(), spec, parsed)
@@ -103,8 +105,9 @@ def run(parsed: Parsed) -> int:
     try:
         with adding_trials(spec) as on_progress:
             started = lifecycle.start(
-                queue, spec, base, same_fails, is_suggested=is_suggested, on_progress=on_progress
-            )
+                queue, spec, base, same_fails, is_suggested=is_suggested, on_progress=on_progress,
+                token=parsed["token"],
+            )  # fmt: skip
     except KeyboardInterrupt:
         notice("interrupted: trials in the queue will run; start the sweep again for the rest")
         raise

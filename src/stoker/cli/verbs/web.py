@@ -40,7 +40,7 @@ VERB = Verb(
         (
             ("stoker web --open", ""),
             ("stoker web status", "print the link again"),
-            ("ssh -L 8899:127.0.0.1:8899 gpu-host", "then open the link on your own machine"),
+            ("stoker --host gpu-box web --open", "the web UI of another machine, through ssh"),
             ("stoker web --read-only --port 8900", ""),
             ("stoker web stop", "stop the server; jobs continue"),
         ),
@@ -203,6 +203,47 @@ def _foreground(settings: Settings, options: dict[str, object], parsed: Parsed) 
     except KeyboardInterrupt:
         pass
     return 0
+
+
+def serve_tunnel(parsed: Parsed, port: int) -> int:
+    """Serve for another machine, whose port ssh forwards; ends with the ssh connection.
+
+    Prints one line of JSON: the port here, and the access token.
+    """
+    import json
+    import logging
+
+    from stoker.http.token_file import load_token
+    from stoker.web.server import Options, serve_tunnel
+
+    if parsed["host"] is not None:
+        raise UsageError(
+            "`stoker web --host` cannot be combined with `stoker --host`",
+            "through ssh, the server always listens on a loopback address",
+        )
+    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+    settings = load_settings()
+    options = _options(parsed)
+    ours, theirs = os.pipe()
+
+    def announce() -> None:
+        with open(ours, "rb") as file:
+            address = json.loads(file.readline())
+        token = load_token(address["token_file"])
+        print(json.dumps({"port": address["port"], "token": token, **_with_ticket(token)}))
+        sys.stdout.flush()
+
+    import threading
+
+    threading.Thread(target=announce, daemon=True).start()
+    serve_tunnel(settings, Options(**{**options, "tunnel_port": port}), theirs)  # type: ignore[arg-type]
+    return 0
+
+
+def _with_ticket(token: str) -> dict[str, str]:
+    from stoker.web.sessions import Keys
+
+    return {"ticket": Keys(token).ticket(time.time())}
 
 
 def _show(place: ServerAddress, parsed: Parsed) -> None:

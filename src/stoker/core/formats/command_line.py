@@ -155,6 +155,8 @@ def _unknown(verb: Verb, name: str, table: dict[str, Option]) -> UsageError:
     hint = f"did you mean `{near}`?" if near else f"see `stoker {verb.name} --help`"
     if name in WITHOUT and takes_jobs:
         hint = WITHOUT[name]
+    if name == "--host":
+        hint = f"put it before the command: stoker --host HOST {verb.name}"
     return UsageError(f"`stoker {verb.name}` has no option `{name}`", hint)
 
 

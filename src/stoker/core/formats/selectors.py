@@ -54,6 +54,21 @@ def parse_selector(text: str) -> Selector:
     return Selector(text, tag=text, name=text)
 
 
+def id_ranges(ids: list[int]) -> list[str]:
+    """Selectors for exactly these sorted ids.
+
+    >>> id_ranges([3, 4, 5, 9])
+    ['3-5', '9']
+    """
+    ranges: list[list[int]] = []
+    for job in ids:
+        if ranges and ranges[-1][1] == job - 1:
+            ranges[-1][1] = job
+        else:
+            ranges.append([job, job])
+    return [f"{first}-{last}" if last > first else str(first) for first, last in ranges]
+
+
 def _steps(text: str) -> int:
     if text == "@":
         return 0

@@ -1,0 +1,125 @@
+"""Run a command on another machine: find the box, and the way in which the command runs there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+
+from stoker.cli.main import ALIASES, VERBS, load
+from stoker.cli.remote.versions import note_versions
+from stoker.core.formats.command_line import Parsed, parse
+from stoker.errors import Unavailable, UsageError
+from stoker.remote.boxes import Box, chosen_box
+from stoker.remote.connection import Connection, Killed, Lost
+
+# Commands of this machine, whatever the box.
+_LOCAL = ("context", "completion")
+# Commands that change nothing; repeating one is harmless.
+_READS = ("status", "ls", "show", "why", "log", "wait", "results", "plot", "simulate", "doctor")
+_SHOWN_BY = {"gpus": "gpus", "daemon": "daemon status", "sweep": "sweep ls", "web": "web status"}
+
+
+def forward(words: list[str], host: str | None) -> int | None:
+    """Run a command on the chosen box and return its exit code; None if this machine is chosen.
+
+    Raises Unavailable if the connection fails, and the errors of the commands.
+    """
+    box = chosen_box(host)
+    if box is None:
+        return None
+    if words and words[0] in ("-V", "--version", "version"):
+        return run_there(Connection(box), ["--version"], "status")
+    if not words or words[0].startswith("-"):
+        words = ["status", *words]
+    name = ALIASES.get(words[0], words[0])
+    if name in _LOCAL or (name in VERBS and _wants_help(name, words[1:])):
+        return None
+    if name == "box":
+        from stoker.cli.remote.completion_words import print_words
+
+        return print_words(box, words)
+    special = _special(box, name, words[1:]) if name in VERBS else None
+    return special() if special is not None else run_there(Connection(box), words, name)
+
+
+def _wants_help(name: str, words: list[str]) -> bool:
+    try:
+        return bool(parse(load(name).VERB, words)["help"])
+    except UsageError:
+        return False  # the box may be newer: it reports the error
+
+
+def _special(box: Box, name: str, words: list[str]) -> Callable[[], int] | None:
+    """The function for a command that does not just run on the box, or None."""
+    if name not in ("submit", "sweep", "log", "wait", "results", "plot", "pull", "web"):
+        return None
+    parsed = parse(load(name).VERB, words)
+    if name == "submit" or (name == "sweep" and not _is_sweep_action(parsed)):
+        from stoker.cli.remote.submit_there import submit_there
+
+        return lambda: submit_there(box, name, words, parsed)
+    if name == "log" and parsed["follow"] and not parsed["path"]:
+        from stoker.cli.remote.follow_there import follow_there
+
+        return lambda: follow_there(box, words, parsed)
+    if name == "wait":
+        from stoker.cli.remote.wait_there import wait_there
+
+        return lambda: wait_there(box, words, parsed)
+    if name in ("results", "plot") and (parsed["output"] or parsed["parquet"]):
+        from stoker.cli.remote.file_from_there import file_from_there
+
+        return lambda: file_from_there(box, name, words, parsed)
+    if name == "pull":
+        from stoker.cli.remote.pull_from_there import pull_from_there
+
+        return lambda: pull_from_there(box, parsed)
+    if name == "web" and not parsed.words:
+        from stoker.cli.remote.web_tunnel import web_tunnel
+
+        return lambda: web_tunnel(box, words, parsed)
+    return None
+
+
+def _is_sweep_action(parsed: Parsed) -> bool:
+    from stoker.cli.verbs.sweep import ACTIONS
+
+    return bool(parsed.words) and parsed.words[0] in ACTIONS and not parsed.dashed
+
+
+def run_there(connection: Connection, words: list[str], name: str) -> int:
+    """Run a command on the box as it is, with the terminal of this machine if there is one.
+
+    Returns its exit code. Raises Unavailable if the connection fails.
+    """
+    has_terminal = os.isatty(0) and os.isatty(1)
+    reads_stdin = has_terminal or name == "run"
+    is_read = name in _READS or words[:2] in (["sweep", "ls"], ["sweep", "show"])
+    process = connection.start(
+        words, tty=has_terminal, hangs_up=is_read or name in ("run", "gpus"),
+        stdin=None if reads_stdin else subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.end()
+        raise
+    except Lost as error:
+        raise lost(connection.box, name, error, is_read=is_read) from None
+    if code == UsageError.exit_code:
+        note_versions(connection)
+    return code
+
+
+def lost(box: Box, name: str, error: Lost, *, is_read: bool = False) -> Unavailable:
+    """The error for a command that was interrupted and is not repeated."""
+    what = f"the connection to {box.name} was lost"
+    if isinstance(error, Killed):
+        what = f"the command was killed on {box.name}"
+    if is_read:
+        return Unavailable(what, "repeat the command")
+    return Unavailable(
+        f"{what}, so the result of `stoker {name}` is unknown",
+        f"see what happened: stoker --host {box.name} {_SHOWN_BY.get(name, 'ls')}",
+    )

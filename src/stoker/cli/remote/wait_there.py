@@ -1,0 +1,65 @@
+"""`stoker --host BOX wait`: keeps waiting after a lost connection, for the same jobs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+
+from stoker.cli.remote.recover import recover
+from stoker.cli.remote.versions import check_support, note_versions
+from stoker.core.formats.command_line import Parsed
+from stoker.errors import UsageError
+from stoker.remote.boxes import Box
+from stoker.remote.connection import Connection, Lost
+
+
+def wait_there(box: Box, words: list[str], parsed: Parsed) -> int:
+    """Wait until jobs on a box finish. Returns the exit code; raises Unavailable."""
+    connection = Connection(box)
+    deadline = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
+    settings: dict[str, object] = {}
+    while True:
+        try:
+            if not parsed["all"] and (parsed.words or parsed["any"]) and "jobs" not in settings:
+                # Later, the same selectors could match other jobs.
+                found = _select(connection, parsed)
+                if isinstance(found, int):
+                    return found
+                if found:
+                    settings["jobs"] = found
+            if deadline is not None:
+                settings["timeout"] = max(0.0, deadline - time.monotonic())
+            return _wait(connection, words, settings)
+        except Lost as error:
+            recover(connection, error)
+
+
+def _wait(connection: Connection, words: list[str], settings: dict[str, object]) -> int:
+    process = connection.start(
+        ["box", "wait", json.dumps(settings), *words],
+        hangs_up=True, tty=os.isatty(0) and os.isatty(1),
+        stdin=None if os.isatty(0) and os.isatty(1) else subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        process.end()
+        raise
+    if code == UsageError.exit_code:
+        note_versions(connection)
+    return code
+
+
+def _select(connection: Connection, parsed: Parsed) -> list[str] | int:
+    """The ids that selectors match now; an exit code if the box reports an error."""
+    words = [*(["--json"] if parsed["json"] else []), "--", *parsed.words]
+    done = connection.capture(["box", "select", "{}", *words])
+    check_support(connection, done)
+    if done.code != 0:
+        for stream, data in ((1, done.out), (2, done.err)):
+            os.write(stream, data)
+        return done.code
+    found: list[str] = json.loads(done.out)["jobs"]
+    return found

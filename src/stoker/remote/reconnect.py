@@ -1,0 +1,39 @@
+"""Connect again after a connection was lost."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from stoker.core.formats.durations import parse_duration
+from stoker.errors import Error, Unavailable, UsageError
+from stoker.remote.connection import Connection
+
+_PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 15.0
+_DEFAULT_SECONDS = 3600.0
+
+
+def patience() -> float:
+    """For how many seconds to try: an hour, or STOKER_RECONNECT. Raises UsageError."""
+    text = os.environ.get("STOKER_RECONNECT")
+    if not text:
+        return _DEFAULT_SECONDS
+    try:
+        return parse_duration(text, "s")
+    except Error as error:
+        raise UsageError(f"STOKER_RECONNECT: {error.message}", error.hint) from None
+
+
+def reconnect(connection: Connection) -> None:
+    """Try to connect until it works. Raises Unavailable after `patience` seconds."""
+    end = time.monotonic() + patience()
+    pause = _PAUSE_SECONDS
+    while True:
+        try:
+            connection.open(is_quiet=True)
+            return
+        except Unavailable:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(min(pause, max(0.0, end - time.monotonic())))
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
