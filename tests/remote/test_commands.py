@@ -182,6 +182,15 @@ def test_question_on_the_terminal_reaches_the_user(box: SshBox) -> None:
     assert box.there.states() == {}
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_end_of_the_command_here_ends_it_on_the_box(box: SshBox, number: int) -> None:
+    job = box.there.submit("--hold", "true")
+    process = box.popen("wait", str(job))
+    wait_until(lambda: _waits_there(job))
+    process.send_signal(number)
+    wait_until(lambda: not _waits_there(job), what="the end of `wait` on the box")
+
+
 @pytest.mark.parametrize("has_terminal", [True, False])
 def test_interrupt_ends_the_command_on_the_box(box: SshBox, has_terminal: bool) -> None:
     job = box.there.submit("--hold", "true")

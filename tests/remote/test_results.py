@@ -113,6 +113,7 @@ def test_pull_does_not_copy_what_a_link_of_a_job_points_to_as_a_link(
 def test_pull_of_unknown_jobs_and_into_a_file_is_refused(box: SshBox, pull: Lab) -> None:
     refused(pull.run("pull", "7"), 1, "there is no job 7", "`stoker ls` shows the jobs")
     assert json.loads(pull.run("pull", "7", "--json").stdout)["error"]["code"] == "not_found"
+    box.there.submit("--hold", "true")
     (pull.folder / "file").touch()
     refused(pull.run("pull", "-o", "file"), 2, "`file` is not a folder")
 

@@ -140,6 +140,18 @@ def test_git_folder_is_not_copied_without_git(box: SshBox, project: Path) -> Non
     assert files(there) == {"run.sh", "src/data.txt", "link"}
 
 
+def test_pulled_results_and_virtual_environments_are_not_sent(box: SshBox, project: Path) -> None:
+    (project / ".venv").mkdir()
+    (project / ".venv" / ".gitignore").write_text("# Created by a tool\n*\n")
+    (project / "kept").mkdir()
+    (project / "kept" / ".gitignore").write_text("*.o\n")
+    there, _ = sync(box, project, "true")
+    box.ok("pull", cwd=project)
+    assert (project / "stoker-jobs" / "1" / "job.json").exists()
+    sync(box, project, "true")
+    assert files(there) == {"run.sh", "src/data.txt", "link", "kept/.gitignore"}
+
+
 def test_current_folder_inside_of_the_copied_one_is_kept(box: SshBox, project: Path) -> None:
     there, output = sync(box, project / "src", "pwd")
     assert output == f"{there}\n"

@@ -10,6 +10,7 @@ import fcntl
 import os
 import secrets
 import shlex
+import signal
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -28,10 +29,12 @@ from stoker.remote.remote_command import (
     marker_query,
     shell_text,
 )
+from stoker.supervisor.parent_death import send_at_parent_death
 
 LOST = 255  # the exit code of ssh when it cannot connect or loses the connection
 _PERSIST_SECONDS = 600
 _QUERY_SECONDS = 20.0
+_BATCH_SECONDS = 4.0
 _MASTER = (
     "-M", "-N", "-f", "-T",
     "-o", f"ControlPersist={_PERSIST_SECONDS}",
@@ -72,7 +75,7 @@ def ssh_words() -> list[str]:
 
 
 class Connection:
-    """Runs commands on a box. `is_batch`: ask no questions and connect within two seconds."""
+    """Runs commands on a box. `is_batch`: ask no questions and connect within a few seconds."""
 
     def __init__(self, box: Box, *, is_batch: bool = False) -> None:
         self.box = box
@@ -120,7 +123,10 @@ class Connection:
             code = subprocess.run(
                 words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if is_quiet else None,
+                timeout=_BATCH_SECONDS if self._is_batch else None,
             ).returncode  # fmt: skip
+        except subprocess.TimeoutExpired:
+            code = LOST
         except OSError as error:
             raise Unavailable(
                 f"cannot run `{words[0]}`: {error.strerror}", "install the OpenSSH client"
@@ -160,9 +166,10 @@ class Connection:
         env = {"NO_COLOR": "1"} if "NO_COLOR" in os.environ else {}
         command = self.session_words("-t" if tty else "-T")
         command += ["--", self.box.host, command_text(self.box, call, env)]
-        return RemoteProcess(
-            self, call, subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr)
+        process = subprocess.Popen(
+            command, stdin=stdin, stdout=stdout, stderr=stderr, preexec_fn=_end_with_parent
         )
+        return RemoteProcess(self, call, process)
 
     def capture(
         self,
@@ -251,6 +258,11 @@ class RemoteProcess:
                 f"create it: ssh {box.host} mkdir -p {folder}",
             )
         raise Killed
+
+
+def _end_with_parent() -> None:
+    """A session does not outlive a command that is killed, e.g. by timeout(1)."""
+    send_at_parent_death(signal.SIGTERM)
 
 
 def _without_stoker(box: Box) -> tuple[str, str]:

@@ -28,8 +28,11 @@ def folder_on_box(sync_dir: str, folder: str) -> str:
 
 
 def files_of(folder: str) -> dict[str, Mark]:
-    """The files to copy, with their marks: all but `.git`, and in a git repository all that git
-    does not ignore. Raises UsageError if the folder cannot be read."""
+    """The files to copy, with their marks. In a git repository, all that git does not ignore;
+    else all but `.git` and folders with a .gitignore for everything, such as .venv.
+
+    Raises UsageError if the folder cannot be read.
+    """
     if not os.path.isdir(folder):
         raise UsageError(f"`--sync {folder}`: there is no such folder")
     found: dict[str, Mark] = {}
@@ -136,13 +139,26 @@ def _is_repository(folder: str) -> bool:
 def _all_files(folder: str) -> list[str]:
     found = []
     for place, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name != ".git")
+        folders[:] = sorted(
+            name for name in folders
+            if name != ".git" and not _ignores_itself(os.path.join(place, name))
+        )  # fmt: skip
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         prefix = os.path.relpath(place, folder)
         for name in sorted([*names, *links]):
             if name != ".git":
                 found.append(name if prefix == "." else f"{prefix}/{name}")
     return found
+
+
+def _ignores_itself(folder: str) -> bool:
+    """Whether a .gitignore in the folder ignores everything, as that of a virtual environment."""
+    try:
+        with open(os.path.join(folder, ".gitignore"), "rb") as file:
+            lines = file.read(4096).splitlines()
+    except OSError:
+        return False
+    return [line for line in lines if line.strip() and not line.startswith(b"#")] == [b"*"]
 
 
 def _mark(path: str) -> Mark | None:

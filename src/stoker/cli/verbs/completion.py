@@ -197,7 +197,7 @@ def _fish() -> str:
     lines = [
         _FISH_FUNCTIONS,
         "complete -c stoker -f",
-        f"complete -c stoker {first} -l host -r -a '{contexts}' -d 'run on another machine'",
+        f"complete -c stoker {first} -l host -x -a '{contexts}' -d 'run on another machine'",
     ]
     for name, summary in VERBS.items():
         text = summary.replace("'", "")

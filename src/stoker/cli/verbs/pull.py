@@ -36,7 +36,8 @@ VERB = Verb(
     ),
     """Each job gets a folder DIR/ID with job.json (as `stoker show --json` prints it), log.txt,
 metrics.jsonl and output/ (the files in its $STOKER_OUTPUT_DIR). Files that are already there and
-have not changed are not copied again.""",
+have not changed are not copied again. A new DIR gets a .gitignore, so that `submit --sync` does not
+send it back.""",
     words="jobs",
 )
 
@@ -44,12 +45,13 @@ have not changed are not copied again.""",
 def run(parsed: Parsed) -> int:
     from stoker.remote.pull_stream import Saved, present, save_file, save_link
 
+    found = find_files(parsed)  # first, because it may raise
     folder = output_folder(parsed)
     have = present(folder)
     count = 0
     copied: set[str] = set()
     try:
-        for file in find_files(parsed):
+        for file in found:
             count += 1
             path = os.path.join(folder, file.name)
             if file.target is not None:
@@ -78,11 +80,20 @@ def find_files(parsed: Parsed) -> Iterator[PulledFile]:
 
 
 def output_folder(parsed: Parsed) -> str:
-    """The folder for the files. Raises UsageError if it cannot be one."""
-    folder = parsed["output"] or DEFAULT_FOLDER
-    if os.path.lexists(folder) and not os.path.isdir(folder):
-        raise UsageError(f"`{folder}` is not a folder")
-    return str(folder)
+    """The folder for the files; created if missing. Raises UsageError if it cannot be used."""
+    folder = str(parsed["output"] or DEFAULT_FOLDER)
+    if os.path.isdir(folder):
+        return folder
+    try:
+        os.makedirs(folder)
+        # Results are neither committed nor sent back by `submit --sync`.
+        with open(os.path.join(folder, ".gitignore"), "x", encoding="ascii") as file:
+            file.write("*\n")
+    except FileExistsError:
+        raise UsageError(f"`{folder}` is not a folder") from None
+    except OSError as error:
+        raise UsageError(f"cannot create `{folder}`: {error.strerror}") from None
+    return folder
 
 
 def report(parsed: Parsed, saved: Saved) -> int:
