@@ -18,17 +18,6 @@ from stoker.errors import Unavailable
 from stoker.store.submit import Copied, Submission
 from stoker.supervisor.logs import job_folder
 
-
-def _own_address() -> str:
-    """The name of this node, if the other nodes can resolve it, else its hostname."""
-    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    try:
-        socket.getaddrinfo(name, None)
-    except OSError:
-        return socket.gethostname()
-    return name
-
-
 _BLOCK = 256  # jobs that are recorded in the worker's database at a time
 # Variables of the engine that a program may expect.
 _ENGINE_PREFIXES = ("SLURM_", "SLURMD_", "SBATCH_", "RAY_")
@@ -142,9 +131,14 @@ class ChunkSource:
         port = int(own["MASTER_PORT"]) if "MASTER_PORT" in own else found[0] if found else 29500
         shell = spec.context.shell if spec.shell else None
         words = rank_words(
-            sys.executable, own.get("MASTER_ADDR") or _own_address(), port, self.header.nodes,
-            spec.argv, shell,
-        )  # fmt: skip
+            python=sys.executable,
+            exit_file=os.path.join(self._folder, "exit"),
+            address=own.get("MASTER_ADDR") or _own_address(),
+            port=port,
+            nodes=self.header.nodes,
+            words=spec.argv,
+            shell=shell,
+        )
         return spec._replace(argv=words, shell=False)
 
     def _context(self, id: int) -> Context:
@@ -196,3 +190,13 @@ class ChunkSource:
 
     def unfinished(self) -> list[int]:
         return list(self._jobs)
+
+
+def _own_address() -> str:
+    """The name of this node, if the other nodes can resolve it, else its hostname."""
+    name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return socket.gethostname()
+    return name

@@ -1,0 +1,50 @@
+"""Ports for the rendezvous of jobs with several GPUs."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from stoker.devices.leases import port_lease
+from stoker.devices.leases.port_lease import take_port
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STOKER_LEASE_DIR", str(tmp_path))
+
+
+def test_leased_ports_differ_until_they_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_lease, "_LAST", port_lease._FIRST + 3)
+    held = []
+    ports = set()
+    while (found := take_port()) is not None:
+        ports.add(found[0])
+        held.append(found[1])
+    assert len(ports) == len(held) >= 1
+    for descriptor in held:
+        assert descriptor is not None
+        os.close(descriptor)
+    again = take_port()
+    assert again is not None and again[0] in ports
+    os.close(again[1] or 0)
+
+
+def test_port_with_a_listener_is_not_leased(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        monkeypatch.setattr(port_lease, "_FIRST", port)
+        monkeypatch.setattr(port_lease, "_LAST", port)
+        assert take_port() is None
+
+
+def test_port_is_found_without_lock_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("STOKER_LEASE_DIR", str(tmp_path / "file"))
+    found = take_port()
+    assert found is not None and found[1] is None
