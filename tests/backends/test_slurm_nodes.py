@@ -53,6 +53,16 @@ def test_cancel_stops_a_job_on_all_its_nodes(slurm_lab: SlurmLab) -> None:
     slurm_lab.wait_until(lambda: len(list(marks.glob("ended-*"))) == 2)
 
 
+def test_time_limit_stops_a_job_on_all_its_nodes(slurm_lab: SlurmLab) -> None:
+    marks = slurm_lab.folder / "marks"
+    marks.mkdir()
+    trap = f"trap 'touch {marks}/ended-$RANK; exit' TERM; sleep 600 & wait"
+    job = slurm_lab.submit_on("--nodes", "2", "--time-limit", "3s", trap)
+    slurm_lab.wait_for(job, "failed")
+    assert slurm_lab.job(job)["cause"] == "time_limit"
+    slurm_lab.wait_until(lambda: len(list(marks.glob("ended-*"))) == 2)
+
+
 def test_job_keeps_a_master_port_of_its_own(slurm_lab: SlurmLab) -> None:
     job = slurm_lab.submit_on("--nodes", "2", "--env", "MASTER_PORT=23456", "echo $MASTER_PORT")
     slurm_lab.wait_for(job, "done")

@@ -139,7 +139,7 @@ class ChunkSource:
             words=spec.argv,
             shell=shell,
         )
-        return spec._replace(argv=words, shell=False)
+        return spec._replace(argv=words, shell=False, time_limit=None)  # multi_node_stops.py
 
     def _context(self, id: int) -> Context:
         if id not in self._contexts:
@@ -172,6 +172,9 @@ class ChunkSource:
 
     def attempt_of(self, job: int) -> int:
         return self._jobs[job].attempt
+
+    def time_limit_of(self, job: int) -> float | None:
+        return self._jobs[job].spec.time_limit
 
     def next_jobs(self, job: int, count: int) -> list[int]:
         """Jobs that probably start next: the following ones in the order of the chunk."""

@@ -29,6 +29,7 @@ from stoker.backends.chunk_files import (
     is_revoked,
 )
 from stoker.backends.chunk_source import ChunkSource
+from stoker.backends.multi_node_stops import MultiNodeStops
 from stoker.backends.protocol import END_SIGNAL_SECONDS
 from stoker.backends.worker_gpus import worker_gpus
 from stoker.core.model import Outcome
@@ -78,6 +79,12 @@ class Worker(EventListener):
         self._end_at: float | None = None  # when the allocation ends, if a signal announced it
         self._held: list[tuple[float, dict[str, object]]] = []  # ends that are not written yet
         self._stopped_at_end: set[int] = set()
+        self._multi_node: MultiNodeStops | None = None
+        if self.source.header.launches_everywhere:
+            self._multi_node = MultiNodeStops(
+                lambda job, reason: self.foreground.stop(job, 0.0, reason),
+                self.source.header.grace,
+            )
         self.foreground: Foreground
         self.db: Database
         self.gpus: Gpus
@@ -179,8 +186,10 @@ class Worker(EventListener):
         self.source.refresh()
         for stop in self._stops.read():
             job, grace = int(stop["job"]), stop.get("grace")
-            if not self.foreground.stop(job, grace) and self._withdraw(job):
+            if not self._stop(job, grace, "user") and self._withdraw(job):
                 self._return([job], "cancelled")
+        if self._multi_node is not None:
+            self._multi_node.check(now)
         header = self.source.header
         ran = now - self._started_at
         if header.unknown_seconds is not None and ran > header.unknown_seconds:
@@ -229,7 +238,16 @@ class Worker(EventListener):
         for job in self.foreground.running_jobs():
             if job not in self._stopped_at_end:
                 self._stopped_at_end.add(job)
-                self.foreground.stop(job, None, reason)
+                self._stop(job, None, reason)
+
+    def _stop(self, job: int, grace: float | None, reason: str) -> bool:
+        """Stop a job; False if it is not running."""
+        if self._multi_node is None:
+            return self.foreground.stop(job, grace, reason)
+        if job not in self.foreground.running_jobs():
+            return False
+        self._multi_node.stop(job, grace, reason, time.monotonic())
+        return True
 
     def _on_signal(self, number: int) -> bool:
         """SIGUSR1: read the files of the driver now. SIGTERM: the engine ends the allocation."""
@@ -267,6 +285,8 @@ class Worker(EventListener):
         if job not in self._reserved:
             self._reserve(job)
         self._reserved.discard(job)
+        if self._multi_node is not None:
+            self._multi_node.started(job, self.source.time_limit_of(job), time.monotonic())
         names = {device.number: device.visible for device in self.gpus.devices}
         attempt = self._attempts[job] = self.source.attempt_of(job)
         self._events.write(
@@ -300,6 +320,8 @@ class Worker(EventListener):
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         self.foreground.finished_one()
         self.source.finished(job)
+        if self._multi_node is not None:
+            outcome = outcome._replace(reason=self._multi_node.cause_of(job) or outcome.reason)
         memory, use, energy = attempts.gpu_use(self.db, job) if self.gpus.is_monitored else _NONE
         fields: dict[str, object] = {
             "job": job, "attempt": self._attempts[job], "status": outcome.status,
