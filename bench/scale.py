@@ -94,7 +94,6 @@ class SimulatedSlurm:
         return Limits(tasks=1000, allocations=1000)
 
     def submit(self, batch: Batch) -> dict[int, str]:
-        self._count("squeue")  # before sbatch, to find a batch that was submitted before a crash
         self._count("sbatch")
         self._arrays += 1
         ids = {}

@@ -143,7 +143,7 @@ class Collector:
             jobs = set(event["jobs"])
             for one in allocations.unfinished(self._db, allocation.id):
                 if one.job in jobs:
-                    self.return_job(one, "the allocation ended before it could start")
+                    self.return_job(one, None)
 
     def _place(self, event: dict[str, Any]) -> None:
         allocations.record_place(self._db, event["attempt"], event["node"], event["gpus"])
@@ -170,8 +170,8 @@ class Collector:
         )
         finish_attempt(self._db, self._settings, outcome, use, self._clock.wall(), started)
 
-    def return_job(self, one: RemoteAttempt, why: str) -> None:
-        """Return a job to the queue that provably did not start."""
+    def return_job(self, one: RemoteAttempt, why: str | None) -> None:
+        """Return a job to the queue that provably did not start; `why`: for its events."""
         attempts.unclaim(self._db, one.attempt, self._clock.wall(), why)
 
     def end_allocation(

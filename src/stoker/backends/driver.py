@@ -211,7 +211,10 @@ class Driver:
                 request=from_fields(AllocationRequest, json.loads(found[0].request)),
             )
             try:
-                ids = self._backend.submit(batch)
+                ids = self._backend.adopt(token)
+                missing = tuple(task for task in batch.tasks if task not in ids)
+                if missing:
+                    ids |= self._backend.submit(batch._replace(tasks=missing))
             except Rejected as error:
                 self._hand_over.withdraw(found)  # `submit_ready` tries again and says why not
                 print(f"backend {self._name}: {error}", file=sys.stderr, flush=True)

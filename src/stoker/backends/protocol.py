@@ -78,7 +78,10 @@ class Backend(Protocol):
     def limits(self) -> Limits: ...
 
     def submit(self, batch: Batch) -> dict[int, str]:
-        """Request the allocations; returns their ids by task. Harmless to repeat."""
+        """Request the allocations; returns their ids by task.
+
+        Harmless to repeat: only one allocation becomes the owner of a chunk.
+        """
 
     def adopt(self, token: str) -> dict[int, str]:
         """The ids of the allocations that were requested with this token, by task."""

@@ -11,7 +11,7 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stoker.backends.protocol import (
     END_SIGNAL_SECONDS,
@@ -80,16 +80,12 @@ class SlurmBackend:
     # -- submit and adopt ------------------------------------------------------------------------
 
     def submit(self, batch: Batch) -> dict[int, str]:
-        known = self.adopt(batch.token)
-        tasks = [task for task in batch.tasks if task not in known]
-        if not tasks:
-            return known
-        array = self._run(self._argv(batch, tasks), self._script(batch)).strip().split(";")[0]
-        fresh = {task: f"{array}_{task}" for task in tasks}
-        self._pending.update(dict.fromkeys(fresh.values(), time.monotonic()))
-        return {**known, **fresh}
+        array = self._run(self._argv(batch), self._script(batch)).strip().split(";")[0]
+        ids = {task: f"{array}_{task}" for task in batch.tasks}
+        self._pending.update(dict.fromkeys(ids.values(), time.monotonic()))
+        return ids
 
-    def _argv(self, batch: Batch, tasks: list[int]) -> list[str]:
+    def _argv(self, batch: Batch) -> list[str]:
         request = batch.request
         options = {**self._sbatch, **split_options(_pairs(request.options))[1]}
         gpu_type = {**self._own, **split_options(_pairs(request.options))[0]}.get("gpu-type")
@@ -100,7 +96,7 @@ class SlurmBackend:
             options["time"] = str(int(-(-request.seconds // 60)))  # minutes, rounded up
         argv = [
             "sbatch", "--parsable", f"--job-name={_NAME}{batch.token}",
-            f"--array={_ranges(tasks)}", "--no-requeue", f"--export={_EXPORTED}",
+            f"--array={_ranges(batch.tasks)}", "--no-requeue", f"--export={_EXPORTED}",
             f"--output={batch.folder}/slurm-%a.out", "--open-mode=append", "--chdir=/",
             f"--nodes={request.nodes}",
             f"--signal=B:USR2@{END_SIGNAL_SECONDS}",
@@ -226,7 +222,7 @@ def _pairs(options: Iterable[str]) -> dict[str, str]:
     return dict(one.partition("=")[::2] for one in options)
 
 
-def _ranges(tasks: list[int]) -> str:
+def _ranges(tasks: Sequence[int]) -> str:
     """The indices of an array.
 
     >>> _ranges([0, 1, 2, 5])
