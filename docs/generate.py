@@ -78,6 +78,7 @@ def commands_page() -> str:
         "",
         "`stoker COMMAND --help` prints the same text. Options of Stoker come before the command",
         "to run; everything after the first word of that command belongs to it.",
+        "`stoker --host HOST COMMAND` runs a command on another machine ([remote.md](remote.md)).",
         "",
         "| command | effect |",
         "|---|---|",

@@ -25,6 +25,13 @@ def test_context_has_a_host_a_folder_and_a_program(box: SshBox) -> None:
     assert "no `stoker` in the PATH" in done.stderr
 
 
+def test_missing_folder_of_a_context_is_an_error(box: SshBox) -> None:
+    box.here.ok("context", "add", "lab", "--host", "box", "--dir", "/no such/folder")
+    hint = "create it there, or name another: stoker context add lab --host box --dir DIR"
+    done = box.here.run("--host", "lab", "ls")
+    refused(done, 69, "there is no folder `/no such/folder` on lab", hint)
+
+
 def test_context_in_use_gets_all_commands(box: SshBox) -> None:
     box.here.ok("context", "add", "lab", "--host", "box")
     assert box.here.ok("context", "use", "lab") == "commands now run on lab\n"

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
 
+from stoker.errors import Conflict
+from stoker.remote.pull_stream import save
 from tests.cli.helpers import refused
 from tests.lab import Lab
 from tests.remote.ssh_box import SshBox
@@ -116,6 +120,33 @@ def test_pull_of_unknown_jobs_and_into_a_file_is_refused(box: SshBox, pull: Lab)
     box.there.submit("--hold", "true")
     (pull.folder / "file").touch()
     refused(pull.run("pull", "-o", "file"), 2, "`file` is not a folder")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [("../x", None), ("/tmp/x", None), ("7/output/a", "/etc"), ("7/output/a", "../../.."),
+     ("7/output/a", "b/../../.."), ("7/output/link/x", None)],
+)  # fmt: skip
+def test_pull_writes_nothing_outside_of_its_folder(
+    tmp_path: Path, name: str, target: str | None
+) -> None:
+    """Also if the other machine sends such files on purpose."""
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w|") as archive:
+        member = tarfile.TarInfo(name)
+        if target is not None:
+            member.type, member.linkname = tarfile.SYMTYPE, target
+        archive.addfile(member)
+    stream.seek(0)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder = tmp_path / "folder"
+    (folder / "7" / "output").mkdir(parents=True)
+    (folder / "7" / "output" / "link").symlink_to(outside)
+    with pytest.raises(Conflict):
+        save(stream, str(folder))
+    assert list(outside.iterdir()) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "outside"]
 
 
 def test_pull_continues_after_a_cut(box: SshBox) -> None:

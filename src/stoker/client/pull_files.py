@@ -78,13 +78,21 @@ def _files_below(folder: str, prefix: str) -> Iterator[PulledFile]:
             shown = "/".join([prefix, *([] if below == "." else [below]), name])
             if os.path.islink(path):
                 real = os.path.realpath(path)
-                target = os.readlink(path)
-                if real.startswith(f"{root}/") and not os.path.isabs(target):
-                    yield PulledFile(shown, target=target)
+                if _stays_inside(root, below, os.readlink(path), real):
+                    yield PulledFile(shown, target=os.readlink(path))
                 elif os.path.isfile(real):
                     yield PulledFile(shown, real)
             elif _is_file(path):
                 yield PulledFile(shown, path)
+
+
+def _stays_inside(root: str, below: str, target: str, real: str) -> bool:
+    """Whether a link leads to a place below the root, without another link on the way."""
+    if os.path.isabs(target) or os.path.normpath(target) != target:
+        return False
+    return real == os.path.normpath(os.path.join(root, below, target)) and real.startswith(
+        f"{root}/"
+    )
 
 
 def _is_file(path: str) -> bool:

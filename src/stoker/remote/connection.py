@@ -255,7 +255,8 @@ class RemoteProcess:
             folder = self._call.folder or box.dir
             raise Unavailable(
                 f"there is no folder `{folder}` on {box.name}",
-                f"create it: ssh {box.host} mkdir -p {folder}",
+                f"create it there, or name another: stoker context add {box.name} --host "
+                f"{box.host} --dir DIR",
             )
         raise Killed
 

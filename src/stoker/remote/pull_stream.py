@@ -108,8 +108,13 @@ def _save_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: str)
     if not (member.isreg() or member.issym()):
         raise Conflict(f"`{member.name}` is not a file")
     path = os.path.join(folder, member.name)
+    parent, real = os.path.dirname(path), os.path.realpath(folder)
+    if os.path.realpath(parent) != os.path.normpath(f"{real}/{os.path.dirname(member.name)}"):
+        raise Conflict(f"`{parent}` is a link, so no file is written there", "remove it first")
     try:
         if member.issym():
+            if not is_safe_link(member.name, member.linkname):
+                raise Conflict(f"`{member.name}` is a link that leads out of its folder")
             save_link(path, member.linkname)
             return
         source = archive.extractfile(member)
@@ -117,6 +122,20 @@ def _save_member(archive: tarfile.TarFile, member: tarfile.TarInfo, folder: str)
         save_file(path, source, member.mode & 0o777, member.mtime)
     except OSError as error:
         raise TryLater(f"cannot write `{path}`: {error.strerror}") from None
+
+
+def is_safe_link(name: str, target: str) -> bool:
+    """Whether a symlink stays inside the output folder of its job, even through other links.
+
+    >>> is_safe_link("7/output/a/b", "../c"), is_safe_link("7/output/a", "../c")
+    (True, False)
+    >>> is_safe_link("7/output/a", "/c"), is_safe_link("7/output/a", "b/../c")
+    (False, False)
+    """
+    if os.path.isabs(target) or os.path.normpath(target) != target:
+        return False
+    end = os.path.normpath(os.path.join(os.path.dirname(name), target))
+    return end.split("/")[:2] == name.split("/")[:2] and end.count("/") >= 2
 
 
 def save_link(path: str, target: str) -> None:
@@ -144,9 +163,12 @@ def save_file(path: str, source: IO[bytes], mode: int, mtime: float) -> None:
 
 
 def present(folder: str) -> dict[str, list[int]]:
-    """Size and time of the files that a folder has."""
+    """Size and time of the files of jobs that a folder has."""
     found = {}
-    for place, _, names in os.walk(folder):
+    for place, folders, names in os.walk(folder):
+        if place == folder:
+            folders[:] = [name for name in folders if name.isdigit()]
+            continue
         for name in names:
             path = os.path.join(place, name)
             if not os.path.islink(path):

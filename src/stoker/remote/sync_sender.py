@@ -53,8 +53,9 @@ def send_files(connection: Connection, folder: str, there: str, paths: list[str]
 
 def _send_by_rsync(connection: Connection, folder: str, there: str, paths: list[str]) -> None:
     shell = shlex.join(connection.session_words("-T"))
+    # The name of the host has no effect in an open connection, and rsync cannot parse every one.
     words = ["rsync", "-lptsKz", "--from0", "--files-from=-", "-e", shell, f"{folder}/",
-             f"{connection.box.host}:{there}/"]  # fmt: skip
+             f"stoker-box:{there}/"]  # fmt: skip
     data = b"\0".join(map(os.fsencode, paths))
     done = subprocess.run(words, input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode in (0, _VANISHED):
@@ -107,9 +108,11 @@ def _in_repository(folder: str) -> bool:
     if shutil.which("git") is None:
         return False
     done = subprocess.run(
-        ["git", "-C", folder, "rev-parse", "--is-inside-work-tree"],
-        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        ["git", "-C", folder, "rev-parse", "--is-inside-work-tree"], capture_output=True
+    )
+    if b"safe.directory" in done.stderr:  # a repository, whose ignored files git does not tell
+        lines = os.fsdecode(done.stderr).strip().splitlines()
+        raise UsageError(f"git cannot read `{folder}`: {lines[0]}", lines[-1].strip())
     return done.returncode == 0 and done.stdout.strip() == b"true"
 
 

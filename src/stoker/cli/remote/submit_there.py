@@ -72,6 +72,10 @@ def _submit_once(
             return done
         except Lost as error:
             _recover(connection, error)
+        except KeyboardInterrupt:
+            name = connection.box.name
+            notice(f"interrupted; to see whether jobs were queued: stoker --host {name} ls")
+            raise
 
 
 def _recover(connection: Connection, error: Lost) -> None:

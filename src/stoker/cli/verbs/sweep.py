@@ -88,12 +88,12 @@ Starting the same sweep again runs only missing trials.""",
 
 def run(parsed: Parsed) -> int:
     words = parsed.words
+    refuse_sync(parsed)
     if words and words[0] in ACTIONS and not parsed.dashed:
         from stoker.cli.verbs.sweep_actions import act
 
         return act(open_queue(), words[0], words[1:], parsed)
     _check_action(parsed)
-    refuse_sync(parsed)
     queue = open_queue()
     spec, is_suggested = _spec(parsed)
     base = sweep_base(queue.settings, queue.devices(), spec, parsed)
