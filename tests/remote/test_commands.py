@@ -26,6 +26,14 @@ def test_commands_run_on_the_box_and_not_here(box: SshBox) -> None:
     assert box.here.states() == {}
 
 
+def test_hints_name_the_box_as_the_user_did(box: SshBox) -> None:
+    said = "follow: stoker --host box log -f 1\n"
+    assert box.ok("submit", "true").endswith(said)
+    assert box.here.ok("submit", "true", STOKER_HOST="box").endswith("follow: stoker log -f 2\n")
+    out = box.ok("sweep", "-n", "fox", "echo {a}", "a=1")
+    assert out.endswith("results: stoker --host box results fox\n")
+
+
 def test_words_arrive_unchanged(box: SshBox) -> None:
     job = int(box.ok("submit", "-q", "--name", "it's $HOME", "--", "printf", "%s|", *AWKWARD))
     assert box.there.wait(job) == 0

@@ -247,7 +247,9 @@ def test_interrupted_log_says_that_the_job_continues(box: SshBox) -> None:
     assert read_lines(process.stdout, 1) == ["one"]
     process.send_signal(2)
     code, _, err = finish(process)
-    assert (code, err) == (0, f"\njob {job} keeps running; to end it: stoker cancel {job}\n")
+    assert (code, err) == (
+        0, f"\njob {job} keeps running; to end it: stoker --host box cancel {job}\n"
+    )  # fmt: skip
     gates[0].write_text("\n")
 
 

@@ -39,7 +39,8 @@ def forward(words: list[str], host: str | None) -> int | None:
         from stoker.cli.remote.completion_words import print_words
 
         return print_words(box, words)
-    special = _special(box, name, words[1:]) if name in VERBS else None
+    program = "stoker" if host is None else f"stoker --host {host}"  # in hints
+    special = _special(box, name, words[1:], program) if name in VERBS else None
     return special() if special is not None else run_there(Connection(box), words, name)
 
 
@@ -50,11 +51,12 @@ def _wants_help(name: str, words: list[str]) -> bool:
         return False  # the box may be newer: it reports the error
 
 
-def _special(box: Box, name: str, words: list[str]) -> Callable[[], int] | None:
+def _special(box: Box, name: str, words: list[str], program: str) -> Callable[[], int] | None:
     """The function for a command that does not just run on the box, or None."""
     if name not in ("submit", "sweep", "log", "wait", "results", "plot", "pull", "web"):
         return None
     parsed = parse(load(name).VERB, words)
+    parsed.values["program"] = program
     if name == "submit" or (name == "sweep" and not _is_sweep_action(parsed)):
         from stoker.cli.remote.submit_there import submit_there
 

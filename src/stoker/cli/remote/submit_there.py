@@ -30,7 +30,10 @@ def submit_there(box: Box, name: str, words: list[str], parsed: Parsed) -> int:
     folder = None
     if parsed["sync"] is not None:
         folder = sync_folder(connection, parsed["sync"], is_quiet=bool(parsed["quiet"]))
-    done = _submit_once(connection, name, words, folder, data)
+    settings = {
+        "token": secrets.token_hex(16), "bytes": len(data), "program": parsed["program"],
+    }  # fmt: skip
+    done = _submit_once(connection, ["box", name, json.dumps(settings), *words], folder, data)
     sys.stdout.flush()
     sys.stdout.buffer.write(done.out)
     sys.stdout.buffer.flush()
@@ -61,10 +64,8 @@ def _stdin() -> bytes:
 
 
 def _submit_once(
-    connection: Connection, name: str, words: list[str], folder: str | None, data: bytes
+    connection: Connection, command: list[str], folder: str | None, data: bytes
 ) -> Captured:
-    settings = json.dumps({"token": secrets.token_hex(16), "bytes": len(data)})
-    command = ["box", name, settings, *words]
     while True:
         try:
             done = connection.capture(command, folder=folder, input=data)

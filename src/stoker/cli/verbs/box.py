@@ -45,7 +45,7 @@ def _submit(settings: Settings, words: list[str]) -> int:
 
     parsed = parse(submit.VERB, words)
     _receive_stdin(settings["bytes"])
-    parsed.values.update(token=settings["token"], sync=None)
+    parsed.values.update(token=settings["token"], sync=None, program=settings.get("program"))
     return submit.run(parsed)
 
 
@@ -53,7 +53,7 @@ def _sweep(settings: Settings, words: list[str]) -> int:
     from stoker.cli.verbs import sweep
 
     parsed = parse(sweep.VERB, words)
-    parsed.values.update(token=settings["token"], sync=None)
+    parsed.values.update(token=settings["token"], sync=None, program=settings.get("program"))
     return sweep.run(parsed)
 
 

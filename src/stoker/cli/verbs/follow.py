@@ -72,15 +72,15 @@ class PrintingSink:
         from stoker.cli.verbs.log import JsonPrinter
 
         self._job = job
+        self._program = parsed["program"] or "stoker"
         self._is_json = bool(parsed["json"])
         self._is_raw = bool(parsed["raw"]) and not self._is_json
         self._live = LivePrinter()
         self._printer = JsonPrinter(job) if self._is_json else self._live
 
     def waiting(self, state: str) -> None:
-        notice(
-            f"job {self._job} is {state}; waiting for it to start (see `stoker why {self._job}`)"
-        )
+        why = f"{self._program} why {self._job}"
+        notice(f"job {self._job} is {state}; waiting for it to start (see `{why}`)")
 
     def write(self, position: LogPosition, block: bytes) -> None:
         if self._is_raw:
@@ -105,7 +105,7 @@ class PrintingSink:
     def interrupt(self) -> None:
         """The user does not want to see more."""
         self._printer.finish()
-        notice(f"\njob {self._job} keeps running; to end it: stoker cancel {self._job}")
+        notice(f"\njob {self._job} keeps running; to end it: {self._program} cancel {self._job}")
 
 
 def follow(

@@ -211,13 +211,13 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
              for receipt in receipts for job in receipt.existing[:5]]  # fmt: skip
     count = sum(receipt.added for receipt in receipts)
     first = next((receipt.first for receipt in receipts if receipt.added), 0)
+    program = parsed["program"] or "stoker"
     if count == 1:
-        then = (
-            f"start: stoker release {first}" if parsed["hold"] else f"follow: stoker log -f {first}"
-        )
-        lines.append(f"job {first} {state:<28} {then}")
+        then = f"start: {program} release" if parsed["hold"] else f"follow: {program} log -f"
+        lines.append(f"job {first} {state:<28} {then} {first}")
     elif count:
-        lines.append(f"{count} jobs {state}: {_ranges(receipts)}{' ' * 12}watch: stoker ls --watch")
+        ids_text = f"{count} jobs {state}: {_ranges(receipts)}"
+        lines.append(f"{ids_text}{' ' * 12}watch: {program} ls --watch")
     report_change("\n".join(lines))
     if count == 1:
         _suggest(queue, first)

@@ -282,19 +282,20 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         report_change(started.name)
         return
     name, total = started.name, sum(started.counts.values())
+    program = parsed["program"] or "stoker"
     is_complete = spec.total_trials is not None and total >= spec.total_trials and not started.jobs
     if spec.method in ADAPTIVE and not is_complete:
         wanted = spec.total_trials if spec.total_trials is not None else "unlimited"
         report_change(
             f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
-            f"      results: stoker results {name}"
+            f"      results: {program} results {name}"
         )
         return
     if not started.jobs:
         counts = describe_counts(started.counts)
         report_change(f"sweep {name}: all {plural(total, 'trial')} already exist ({counts})")
         if started.counts.get("failed"):
-            notice(f"run failed trials again: stoker sweep rerun --failed {name}")
+            notice(f"run failed trials again: {program} sweep rerun --failed {name}")
         return
     jobs = f"job {started.jobs[0]}"
     if len(started.jobs) > 1:
@@ -305,7 +306,7 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed) -> None:
         what = (
             f"{started.added} new" + (f", {again} again" if again else "") + f" of {total} trials"
         )
-    report_change(f"sweep {name}: {what}  {jobs}      results: stoker results {name}")
+    report_change(f"sweep {name}: {what}  {jobs}      results: {program} results {name}")
 
 
 def describe_counts(counts: dict[str, int]) -> str:
