@@ -7,7 +7,7 @@ import { ask } from './parts/dialog';
 import { type Step, notify, showError, undo } from './parts/toast';
 import { go, href, jobHref } from './route';
 import { load, now } from './store';
-import { type Gpu, type Job, isActive, isFinal, isWaiting } from './types';
+import { type Gpu, type Job, isActive, isFinal, isLocal, isStarted, isWaiting } from './types';
 
 interface Acted {
   changed: number;
@@ -36,7 +36,7 @@ export const cancel = (all: Job[]) =>
   reportErrors(async () => {
     const jobs = all.filter((job) => !isFinal(job));
     if (!jobs.length) return notify('Nothing to cancel: already finished');
-    const live = jobs.filter(isActive);
+    const live = jobs.filter(isStarted);
     const first = jobs[0]!;
     const time = runtime(first, now.value);
     const body =
@@ -58,7 +58,7 @@ export const cancel = (all: Job[]) =>
       return;
     const done = await act('cancel', ids(jobs));
     if (!done.changed) return notify('Already finished');
-    if (live.length) notify(`Canceling ${named(jobs)}`, about(ids(jobs)));
+    if (jobs.some(isActive)) notify(`Canceling ${named(jobs)}`, about(ids(jobs)));
     else
       notify(`${cap(named(jobs))} cancelled`, about(ids(jobs)), {
         label: 'Rerun',
@@ -193,7 +193,13 @@ export const reorder = (queue: Job[], from: number, to: number) =>
     const movable = queue.filter((one) => one.ready); // the first part of the queue, in scheduling order
     if (!job.ready)
       return notify(
-        `Job ${job.id} cannot be moved: ${job.state === 'held' ? 'it is held' : 'it is not waiting for a GPU'}`,
+        `Job ${job.id} cannot be moved: ${
+          job.state === 'held'
+            ? 'it is held'
+            : isLocal(job)
+              ? 'it is not waiting for a GPU'
+              : `it runs on ${job.on}`
+        }`,
       );
     const place = Math.min(to, movable.length - 1);
     if (place === from) return;

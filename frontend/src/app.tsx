@@ -51,9 +51,9 @@ export function App() {
   useEffect(() => {
     const what = route.value.path.length
       ? route.value.path.join(' ')
-      : `${count(store.nActive.value)} running, ${count(store.nWaiting.value)} queued`;
+      : `${count(store.nStarted.value)} running, ${count(store.nWaiting.value + store.nSubmitted.value)} queued`;
     document.title = `${what} · Stoker`;
-  }, [route.value, store.nActive.value, store.nWaiting.value]);
+  }, [route.value, store.nStarted.value, store.nWaiting.value, store.nSubmitted.value]);
   return (
     <>
       <a
@@ -192,7 +192,8 @@ function DaemonBanner() {
       </div>
     );
   }
-  if (pid === null && store.nWaiting.value + store.nActive.value > 0) {
+  const nUnfinished = store.nWaiting.value + store.nSubmitted.value + store.nStarted.value;
+  if (pid === null && nUnfinished > 0) {
     return (
       <div class="banner" role="status">
         <span class="grow">The daemon is not running, so no jobs start.</span>

@@ -3,15 +3,16 @@ import { batch, computed, signal } from '@preact/signals';
 import { ApiError, get } from './api';
 import * as stream from './stream';
 import {
+  type Backend,
   type Counts,
   type Delta,
   type Gpu,
   type Job,
   type Overview,
   type SweepSummary,
-  isActive,
   isFinal,
-  isWaiting,
+  isInQueue,
+  isStarted,
 } from './types';
 
 const RECENT_SHOWN = 20; // as many as the server sends in an overview
@@ -22,6 +23,9 @@ export const running = signal<Job[]>([]);
 export const queue = signal<Job[]>([]);
 export const recent = signal<Job[]>([]);
 export const gpus = signal<Gpu[]>([]);
+export const backends = signal<Backend[]>([]);
+/** Where jobs run that name no backend. */
+export const defaultBackend = signal('local');
 export const counts = signal<Counts>({});
 export const sweeps = signal<SweepSummary[]>([]);
 export const daemon = signal<Overview['daemon']>({ pid: null, draining: false });
@@ -45,7 +49,8 @@ setInterval(() => {
 }, 1000);
 
 export const nWaiting = computed(() => (counts.value.queued ?? 0) + (counts.value.held ?? 0));
-export const nActive = computed(
+export const nSubmitted = computed(() => counts.value.submitted ?? 0);
+export const nStarted = computed(
   () => (counts.value.running ?? 0) + (counts.value.starting ?? 0) + (counts.value.stopping ?? 0),
 );
 export const knownJobs = computed(
@@ -80,6 +85,8 @@ async function fetchAll(): Promise<void> {
       queue.value = all.queue.map(withStartTime);
       recent.value = all.recent;
       gpus.value = all.gpus;
+      backends.value = all.backends;
+      defaultBackend.value = all.default_backend;
       counts.value = all.counts;
       sweeps.value = all.sweeps;
       daemon.value = all.daemon;
@@ -119,6 +126,7 @@ export function apply(delta: Delta): void {
     if (delta.daemon) daemon.value = delta.daemon;
     if (delta.gpu_error !== undefined) driverError.value = delta.gpu_error;
     if (delta.gpus?.length) gpus.value = merged(gpus.value, delta.gpus, (gpu) => gpu.uuid);
+    if (delta.backends) backends.value = delta.backends;
     if (delta.sweeps?.length)
       sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);
     if (delta.removed_sweeps?.length)
@@ -157,8 +165,8 @@ function applyJobs(changed: Job[], removed: number[]): void {
     const seen = new Set(kept.map((job) => job.id));
     return kept.concat(changed.filter((job) => belongs(job) && !seen.has(job.id)));
   };
-  running.value = next(running.value, isActive);
-  queue.value = next(queue.value, isWaiting);
+  running.value = next(running.value, isStarted);
+  queue.value = next(queue.value, isInQueue);
   recent.value = next(recent.value, isFinal)
     .sort((a, b) => (b.ended_at ?? '').localeCompare(a.ended_at ?? '') || b.id - a.id)
     .slice(0, RECENT_SHOWN);

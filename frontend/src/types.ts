@@ -21,6 +21,7 @@ export type Created<P extends keyof paths> = paths[P] extends {
 export type State =
   | 'held'
   | 'queued'
+  | 'submitted'
   | 'starting'
   | 'running'
   | 'stopping'
@@ -43,6 +44,8 @@ export type JobDetail = WithState<Got<'/api/jobs/{id}'>['job']>;
 export type Attempt = JobDetail['history'][number];
 
 export type Gpu = Known<OverviewResponse['gpus'][number]>;
+export type Backend = OverviewResponse['backends'][number];
+export type BackendNode = Backend['nodes'][number];
 export type SweepSummary = OverviewResponse['sweeps'][number];
 export type SweepDetail = SweepSummary & Pick<Got<'/api/sweeps/{name}'>, 'missing' | 'params'>;
 export type Counts = OverviewResponse['counts'];
@@ -58,7 +61,7 @@ export interface Overview extends Omit<OverviewResponse, 'gpus' | 'running' | 'q
 export interface Delta
   extends
     Pick<Overview, 'event_id' | 'now'>,
-    Partial<Pick<Overview, 'counts' | 'gpus' | 'gpu_error' | 'sweeps' | 'daemon'>> {
+    Partial<Pick<Overview, 'counts' | 'gpus' | 'gpu_error' | 'backends' | 'sweeps' | 'daemon'>> {
   jobs?: Job[];
   /** No longer part of the overview; the job may still exist. */
   removed?: number[];
@@ -83,10 +86,15 @@ export type SweepCurves = {
 };
 
 export const WAITING: readonly State[] = ['held', 'queued'];
-export const ACTIVE: readonly State[] = ['starting', 'running', 'stopping'];
+const STARTED: readonly State[] = ['starting', 'running', 'stopping'];
+export const ACTIVE: readonly State[] = ['submitted', ...STARTED];
 export const FINAL: readonly State[] = ['done', 'failed', 'cancelled', 'lost'];
-export const STATES: readonly State[] = [...ACTIVE, 'queued', 'held', ...FINAL];
+export const STATES: readonly State[] = [...STARTED, 'submitted', 'queued', 'held', ...FINAL];
 
 export const isWaiting = (job: Job) => WAITING.includes(job.state);
 export const isActive = (job: Job) => ACTIVE.includes(job.state);
+/** Not those that a backend has and did not start yet. */
+export const isStarted = (job: Job) => STARTED.includes(job.state);
+export const isInQueue = (job: Job) => isWaiting(job) || job.state === 'submitted';
+export const isLocal = (job: Job) => job.on === 'local';
 export const isFinal = (job: Job) => FINAL.includes(job.state);

@@ -6,6 +6,9 @@ export const LABELS: Record<string, string> = {
   name: 'Name',
   cwd: 'Working directory',
   gpus: 'GPUs',
+  on: 'Runs on',
+  nodes: 'Nodes',
+  option: 'Engine options',
   gpu_mem: 'GPU memory',
   gpu_ids: 'Allowed GPUs',
   prefer: 'Preferred GPUs',
@@ -30,12 +33,18 @@ export const LABELS: Record<string, string> = {
   seed: 'Seed',
 };
 
-/** Replace the command-line flags in a server message by field labels: `use --gpus 2` becomes `use “GPUs” 2`. */
+/**
+ * Replace the command-line flags in a server message by field labels: `use --gpus 2` becomes
+ * `use “GPUs” 2`. Commands such as `stoker gpus --on lab` stay as they are.
+ */
 export function withFieldLabels(text: string): string {
-  return text.replace(/`?--([a-z][a-z-]+)`?/g, (flag: string, name: string) => {
-    const label = LABELS[name.replaceAll('-', '_')];
-    return label ? `“${label}”` : flag;
-  });
+  return text.replace(
+    /\bstoker [a-z][^;`]*|`?--([a-z][a-z-]+)`?/g,
+    (found: string, name?: string) => {
+      const label = name && LABELS[name.replaceAll('-', '_')];
+      return label ? `“${label}”` : found;
+    },
+  );
 }
 
 /** The same for an error about a form, which names options as keys: "`gpus`" and `gpus=2`. */

@@ -8,6 +8,10 @@ test('command-line flags in messages become field labels', () => {
   assert.equal(withFieldLabels('a `--time-limit` below that'), 'a “Time limit” below that');
   assert.equal(withFieldLabels('python train.py --lr 1'), 'python train.py --lr 1');
   assert.equal(withFieldLabels('no job `tags`, seed=3'), 'no job `tags`, seed=3');
+  assert.equal(
+    withFieldLabels('add --on; its nodes: stoker gpus --on lab; or --nodes 2'),
+    'add “Runs on”; its nodes: stoker gpus --on lab; or “Nodes” 2',
+  );
   assert.equal(withKeyLabels('use gpus=2 or fewer'), 'use “GPUs” 2 or fewer');
   assert.equal(withKeyLabels('`time_limit`: `x` is'), '“Time limit”: `x` is');
 });

@@ -194,7 +194,8 @@ def test_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     assert jobs == [
         {"argv": ["x", "y"], "shell": False, "gpus": 1, "gpu_mem_bytes": None,
          "gpu_mem_auto": False, "gpu_ids": [], "prefer": [], "gpu_model": None,
-         "min_gpu_mem_bytes": None, "exclusive": False, "on_oom": None, "restartable": False,
+         "min_gpu_mem_bytes": None, "exclusive": False, "on": "local", "nodes": 1, "option": [],
+         "on_oom": None, "restartable": False,
          "name": None, "cwd": str(lab.folder),
          "priority": 0, "time_limit": None, "begin_at": None, "retries": 0, "held": False,
          "tags": [], "after": []}

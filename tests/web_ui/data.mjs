@@ -45,9 +45,44 @@ function resultOf({ state, cause, detail, exit_code }) {
   return text ?? (exit_code === null ? 'no exit record' : `exit ${exit_code}`);
 }
 
+/** The GPU column of `stoker ls`, as in client/views.py. */
+function placeOf({ on, node, node_gpus, nodes, gpus, devices }) {
+  const requested = nodes > 1 ? `(${nodes}x${gpus})` : gpus ? `(${gpus})` : '';
+  if (on === 'local') return devices.map((one) => one.index).join(',') || requested || '-';
+  return `${on} ${node ? node + (node_gpus ? `:${node_gpus}` : '') : requested}`.trim();
+}
+
+/** A backend of two nodes, one of them down. */
+export const backend = (name, more = {}) => ({
+  name,
+  kind: 'slurm',
+  options: { partition: 'gpu' },
+  folder: null,
+  problem: null,
+  summary: '1 node, 8 GPUs (3 in use), 1 node not available',
+  checked_at: iso(Date.now() / 1000 - 90),
+  nodes: [
+    node('n1', { used_gpus: 3 }),
+    node('n2', { state: 'down', note: 'down: Not responding' }),
+  ],
+  ...more,
+});
+
+const node = (name, more) => ({
+  name,
+  gpus: 8,
+  used_gpus: 0,
+  state: 'up',
+  model: 'NVIDIA H100',
+  gpu_memory: 80 * GIB,
+  cpus: 64,
+  note: '',
+  ...more,
+});
+
 export function job(id, state, now, more = {}) {
   const [name, command] = COMMANDS[id % COMMANDS.length];
-  const hasStarted = !['queued', 'held'].includes(state);
+  const hasStarted = !['queued', 'held', 'submitted'].includes(state);
   const isOver = ['done', 'failed', 'cancelled', 'lost'].includes(state);
   const started = hasStarted ? now - 400 - ((id * 7919) % 9000) : null;
   const ended = isOver ? Math.min(now, started + 60 + ((id * 104729) % 5400)) : null;
@@ -79,6 +114,14 @@ export function job(id, state, now, more = {}) {
     gpu_memory_peak_bytes: hasStarted ? (8 + (id % 60)) * GIB : null,
     gpu_use_percent: hasStarted ? 55 + ((id * 31) % 44) : null,
     gpu_energy_joules: isOver ? 1.2e6 : null,
+    on: 'local',
+    nodes: 1,
+    node: null,
+    node_gpus: null,
+    option: [],
+    get place() {
+      return placeOf(this);
+    },
     devices: [],
     priority: 0,
     tags: id % 6 === 0 ? ['vision'] : [],

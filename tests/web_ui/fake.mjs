@@ -26,9 +26,11 @@ const TYPES = {
 };
 const CSP =
   "default-src 'self'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'";
-const ACTIVE = ['starting', 'running', 'stopping'];
+const STARTED = ['starting', 'running', 'stopping'];
+const ACTIVE = ['submitted', ...STARTED];
 const WAITING = ['queued', 'held'];
 const FINAL = ['done', 'failed', 'cancelled', 'lost'];
+const isInQueue = (one) => WAITING.includes(one.state) || one.state === 'submitted';
 const GROUPS = { active: ACTIVE, waiting: WAITING, final: FINAL };
 
 class ApiError extends Error {
@@ -45,6 +47,7 @@ export class Fake {
   jobs = new Map();
   logs = new Map();
   gpus = [];
+  backends = [];
   sweeps = new Map();
   streams = new Set();
   ring = [];
@@ -193,16 +196,25 @@ export class Fake {
 
   /** As in web/page_state.py: jobs that can start by priority, then jobs that wait for something else. */
   queue() {
-    const rank = (one) => (canStart(one) ? 0 : one.eligible_at ? 1 : one.state === 'held' ? 3 : 2);
+    const rank = (one) =>
+      one.state === 'submitted'
+        ? 4
+        : canStart(one)
+          ? 0
+          : one.eligible_at
+            ? 1
+            : one.state === 'held'
+              ? 3
+              : 2;
     return [...this.jobs.values()]
-      .filter((one) => WAITING.includes(one.state))
+      .filter(isInQueue)
       .sort((a, b) => rank(a) - rank(b) || (rank(a) ? 0 : b.priority - a.priority) || a.id - b.id)
       .slice(0, 200);
   }
 
   /** A job with the fields that waiting jobs have in addition. */
   withWait(one) {
-    if (!one || !WAITING.includes(one.state)) return one;
+    if (!one || !isInQueue(one)) return one;
     const place = this.queue().indexOf(one);
     const isReady = canStart(one);
     return {
@@ -250,7 +262,9 @@ export class Fake {
       daemon: this.daemon(),
       gpu_error: null,
       gpus: this.gpus,
-      running: all.filter((one) => ACTIVE.includes(one.state)),
+      backends: this.backends,
+      default_backend: 'local',
+      running: all.filter((one) => STARTED.includes(one.state)),
       queue: this.queue().map((one) => this.withWait(one)),
       recent: all
         .filter((one) => FINAL.includes(one.state))
@@ -303,6 +317,7 @@ export class Fake {
     const matches = (one) =>
       one.id < before &&
       (!states.length || states.includes(one.state)) &&
+      (!query.get('on') || one.on === query.get('on')) &&
       (!query.get('tag') || one.tags.includes(query.get('tag'))) &&
       (!query.get('name') || one.name === query.get('name')) &&
       (!query.get('sweep') || one.sweep === query.get('sweep')) &&
@@ -319,6 +334,8 @@ export class Fake {
       const history = Array.from({ length: one.attempts }, (_, i) => ({
         number: i + 1,
         devices: one.devices.map((d) => d.index),
+        node: one.node,
+        node_gpus: one.node_gpus,
         started_at: one.started_at,
         ended_at: one.ended_at,
         status: one.ended_at ? status : null,
@@ -508,6 +525,8 @@ export class Fake {
         'use gpus=8 or fewer',
         'gpus',
       );
+    if (body.on && body.on !== 'local' && !this.backends.some((one) => one.name === body.on))
+      throw new ApiError(404, 'not_found', `there is no backend \`${body.on}\``, '', 'on');
     if (body.time_limit === 'never')
       throw new ApiError(
         400,

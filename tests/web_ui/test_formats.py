@@ -10,20 +10,34 @@ from typing import Any
 
 import pytest
 
+from stoker.client.job_options import JOB_OPTIONS, read_options
 from stoker.core import states
 from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.formats.log_lines import visible
 from stoker.core.formats.sizes import format_size, parse_size
+from stoker.core.model import Request
 from stoker.results.export import short
 
 pytestmark = pytest.mark.slow
+
+# Options without an input; the API accepts all but `env_file`.
+_NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "stdout", "stderr"}
+_JOB = {
+    "id": 7, "command": "true", "argv": ["true"], "shell": True, "name": None, "cwd": "/tmp",
+    "state": "done", "gpu_mem_auto": False, "gpu_mem_bytes": None, "gpu_ids": [], "prefer": [],
+    "gpu_model": None, "min_gpu_mem_bytes": None, "on_oom": None, "time_limit": None,
+    "priority": 0, "retries": 0, "tags": [], "group": None, "after": [], "eligible_at": None,
+    "attempts": 1, "restartable": False, "exclusive": False,
+}  # fmt: skip
 
 _RUN = """
 import { build } from 'esbuild';
 const code = `
   export * from './src/format';
   export { visible } from './src/words';
-  export { exactSize, exactTime } from './src/screens/submit-clone';
+  export { LABELS } from './src/words';
+  export { OPTION_NAMES, requestOptions } from './src/screens/option-fields';
+  export { cloneOf, exactSize, exactTime } from './src/screens/submit-clone';
   export { WAITING, ACTIVE, FINAL, STATES } from './src/types';
 `;
 const { outputFiles } = await build({
@@ -34,7 +48,8 @@ const rules = await import(`data:text/javascript;base64,${btoa(
 let text = '';
 for await (const chunk of process.stdin) text += chunk;
 const wanted = JSON.parse(text);
-const call = (rule, inputs) => inputs.map((one) => rule(one));
+const call = (rule, inputs) =>
+  inputs.map((one) => (Array.isArray(one) ? rule(...one) : rule(one)));
 console.log(JSON.stringify(Object.fromEntries(Object.entries(wanted).map(
   ([name, inputs]) => [name, inputs === null ? rules[name] : call(rules[name], inputs)]))));
 """
@@ -76,6 +91,41 @@ def test_form_of_a_clone_is_parsed_to_the_same_values(node: str, packages: Path)
     found = _in_browser(node, packages, exactSize=sizes, exactTime=seconds)
     assert [parse_size(text) for text in found["exactSize"]] == sizes
     assert [parse_duration(text) for text in found["exactTime"]] == seconds
+
+
+def test_forms_show_every_option_of_a_job_with_a_label(node: str, packages: Path) -> None:
+    found = _in_browser(node, packages, OPTION_NAMES=None, LABELS=None)
+    shown = {*found["OPTION_NAMES"], "name"}
+    assert shown == {option.key for option in JOB_OPTIONS} - _NOT_SHOWN
+    assert shown <= set(found["LABELS"])
+
+
+def test_clone_fills_every_field_and_sends_the_options_of_its_job(
+    node: str, packages: Path
+) -> None:
+    request = Request(gpus=4, backend="lab", nodes=2, options=("qos=a,b", "exclusive="))
+    job = {**_JOB, "on": request.backend, "nodes": request.nodes, "gpus": request.gpus,
+           "option": list(request.options)}  # fmt: skip
+    (clone,) = _in_browser(node, packages, cloneOf=[job])["cloneOf"]
+    names = _in_browser(node, packages, OPTION_NAMES=None)["OPTION_NAMES"]
+    assert set(names) - {"env"} <= set(clone["values"])  # the server copies the environment
+    sent = _in_browser(node, packages, requestOptions=[[clone["values"], names, "local"]])
+    (options,) = sent["requestOptions"]
+    assert read_options(options).request == request
+
+
+def test_options_of_backends_are_sent_only_if_a_backend_is_chosen(
+    node: str, packages: Path
+) -> None:
+    values = {"nodes": "2", "option": "a=1\nb=2,3"}
+    names = ["on", "nodes", "option"]
+    both = {"nodes": 2, "option": ["a=1", "b=2,3"]}
+    cases = [(values, "local"), (values, "lab"), ({**values, "on": "lab"}, "local"),
+             ({**values, "on": "local"}, "lab")]  # fmt: skip
+    sent = _in_browser(
+        node, packages, requestOptions=[[given, names, default] for given, default in cases]
+    )
+    assert sent["requestOptions"] == [{}, both, {"on": "lab", **both}, {"on": "local"}]
 
 
 def test_states_have_the_same_groups(node: str, packages: Path) -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.lab import Lab
+from tests.web.cluster_rows import ClusterRows
+from tests.web.conftest import free_port
 from tests.web_ui.conftest import Scenario
 
 
@@ -17,8 +19,27 @@ from tests.web_ui.conftest import Scenario
 def test_scenario_passes_with_the_real_server(
     scenario: Scenario, new_lab: Callable[..., Lab], name: str
 ) -> None:
+    _run(scenario, new_lab(devices=2), name)
+
+
+@pytest.mark.slow
+def test_jobs_and_nodes_of_backends_are_shown(
+    scenario: Scenario, new_lab: Callable[..., Lab]
+) -> None:
+    """Without an engine and a daemon: the records are those that drivers write."""
     lab = new_lab(devices=2)
-    output = lab.ok("web")
+    ClusterRows(lab, "far", "ray").set_problem("cannot reach the head node")
+    rows = ClusterRows(lab, "lab", "slurm")
+    rows.finished("python short.py", name="short", node="n1", node_gpus="3")
+    rows.started("python train.py", name="resnet", node="n2", node_gpus="0,1", gpus=2)
+    rows.submitted("python train.py --big", name="big-run", gpus=4, nodes=2)
+    rows.queued("python soon.py", name="soon")
+    lab.ok("submit", "--hold", "--name", "here", "true")
+    _run(scenario, lab, "real_backends")
+
+
+def _run(scenario: Scenario, lab: Lab, name: str) -> None:
+    output = lab.ok("web", "--port", free_port())
     link = re.search(r"http://\S+#token=\S+", output)
     assert link is not None, output
     env = {**lab.env, "STOKER_PYTHON": sys.executable, "LOG_FOLDER": str(lab.folder)}

@@ -5,7 +5,7 @@ import { bytes } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
 import { showError, notify } from '../parts/toast';
 import { isPhone } from '../theme';
-import { type Job, type Match, isActive, isWaiting } from '../types';
+import { type Job, type Match, isActive, isInQueue } from '../types';
 import { rowEnd, widthOf } from './controls';
 import { Line } from './line';
 import { type Line as LogLine, LogWindow } from './window';
@@ -38,7 +38,7 @@ export function LogPane({ job, isFull = false }: { job: Job; isFull?: boolean })
   const isBusy = useRef(false);
   following.current = isFollowing;
 
-  const hasLog = job.attempts > 0 || !isWaiting(job);
+  const hasLog = job.attempts > (job.state === 'submitted' ? 1 : 0) || !isInQueue(job);
   const log = useMemo(() => new LogWindow(job.id, { attempt, stream }), [job.id, attempt, stream]);
   const isGrowing = isActive(job) && (attempt === null || attempt === job.attempts);
 

@@ -10,6 +10,7 @@ import { type Counts, type Job, type State, STATES } from '../types';
 const SHAPES: Record<State, string> = {
   held: '‖',
   queued: '○',
+  submitted: '◎',
   starting: '◔',
   running: '●',
   stopping: '◑',
@@ -98,6 +99,7 @@ const DONE_FIRST: State[] = [
   'stopping',
   'running',
   'starting',
+  'submitted',
   'queued',
   'held',
 ];

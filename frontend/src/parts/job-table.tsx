@@ -5,13 +5,21 @@ import * as actions from '../actions';
 import { ago, clock, count, duration, elapsed, needs, plural, runtime } from '../format';
 import { go, jobHref, logHref } from '../route';
 import { isReadOnly, now } from '../store';
-import { type Job, isActive, isFinal, isWaiting } from '../types';
+import { type Job, isActive, isFinal, isLocal, isWaiting } from '../types';
 import { withFieldLabels, visible } from '../words';
 import { Badge, JobTitle } from './bits';
 import { type Column, Table } from './table';
 
+/** Where a job of a backend runs, in the words of `stoker ls`: `lab n2:0,1`. */
+const Place = ({ job }: { job: Job }) => (
+  <span class="cut place" title={visible(job.place)}>
+    {visible(job.place)}
+  </span>
+);
+
 /** The GPUs of a running job, or the requested number in parentheses. Phones show no column headings. */
 function GpuCell({ job }: { job: Job }) {
+  if (!isLocal(job)) return <Place job={job} />;
   if (job.devices.length)
     return (
       <>
@@ -134,7 +142,13 @@ export const COLUMNS = {
         `${job.gpu_use_percent.toFixed(0)}%`
       ),
   },
-  needs: { name: 'needs', head: 'Needs', kind: 'num p-meta', width: 92, cell: needs },
+  needs: {
+    name: 'needs',
+    head: 'Needs',
+    kind: 'num p-meta',
+    width: 92,
+    cell: (job) => (isLocal(job) ? needs(job) : <Place job={job} />),
+  },
   priority: {
     name: 'priority',
     head: 'Prio',
@@ -154,7 +168,7 @@ export const COLUMNS = {
     head: 'Starts in',
     kind: 'num p-meta',
     width: 92,
-    cell: (job) => (job.state === 'held' ? <Badge state="held" /> : <Starts job={job} />),
+    cell: (job) => (job.state === 'queued' ? <Starts job={job} /> : <Badge state={job.state} />),
   },
 } satisfies Record<string, Column<Job>>;
 
@@ -169,6 +183,14 @@ interface Props {
   phoneHeight?: number;
   /** Load all matching jobs, where the table has only some of them. */
   loadAll?(): Promise<Job[]>;
+}
+
+/** Columns in pixels that need more room where jobs run on backends. */
+const WIDER: Record<string, number> = { gpu: 176, needs: 128, starts: 112 };
+
+function withPlaces(columns: Column<Job>[], jobs: Job[]): Column<Job>[] {
+  if (jobs.every(isLocal)) return columns;
+  return columns.map((one) => ({ ...one, width: WIDER[one.name] ?? one.width }));
 }
 
 export function JobTable({ jobs, loadAll, ...rest }: Props) {
@@ -261,6 +283,7 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
       )}
       <Table
         {...rest}
+        columns={withPlaces(rest.columns, jobs)}
         rows={jobs}
         id={(job) => job.id}
         href={(job) => jobHref(job.id)}

@@ -1,12 +1,13 @@
-// The GPUs: usage over the last hours, draining and slots.
+// The GPUs: usage over the last hours, draining and slots; and the nodes of backends.
 import { drainGpu, setSlots } from '../actions';
 import { query } from '../api';
+import { BackendSection } from '../parts/backends';
 import { Empty, Loading, Tabs } from '../parts/bits';
 import { TraceCharts } from '../parts/traces';
 import { Heading } from '../parts/heading';
 import { GpuCard, isDrained, isMeasured, isSimulated } from '../parts/gpu-card';
 import { href, replace, route } from '../route';
-import { gpus, isLoaded, isReadOnly } from '../store';
+import { backends, gpus, isLoaded, isReadOnly } from '../store';
 import { isInBanner } from '../stream';
 import type { Gpu, Traces } from '../types';
 import { useFetch } from '../use-fetch';
@@ -34,7 +35,9 @@ export function GpusScreen() {
       </header>
       {!isLoaded.value && <Loading rows={10} />}
       {isLoaded.value && !gpus.value.length && (
-        <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>
+        <Empty title="No GPUs on this host">
+          {!backends.value.length && 'Jobs run on the CPU.'}
+        </Empty>
       )}
       {gpus.value.map((gpu) => (
         <div key={gpu.uuid || gpu.index} class="gpu-row">
@@ -45,6 +48,9 @@ export function GpusScreen() {
             <GpuTraces gpu={gpu} hours={hours} />
           )}
         </div>
+      ))}
+      {backends.value.map((one) => (
+        <BackendSection key={one.name} backend={one} />
       ))}
     </>
   );

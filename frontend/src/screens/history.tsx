@@ -4,17 +4,19 @@ import { ApiError, get, query } from '../api';
 import { count } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
 import { COLUMNS, JobTable } from '../parts/job-table';
+import { BackendOptions } from '../parts/backends';
 import { Heading } from '../parts/heading';
 import { showError } from '../parts/toast';
 import { keptData } from '../places';
 import { href, replace, route } from '../route';
-import { counts, onChange } from '../store';
+import { backends, counts, onChange } from '../store';
 import { isPhone } from '../theme';
 import { useChanges } from '../use-fetch';
 import { ACTIVE, FINAL, type Job, STATES, type State, WAITING } from '../types';
 
-const FIELDS = ['state', 'name', 'tag', 'sweep', 'q'] as const;
-const LABELS = { state: 'State', name: 'Name', tag: 'Tag', sweep: 'Sweep', q: 'Command or name' };
+const FIELDS = ['state', 'on', 'name', 'tag', 'sweep', 'q'] as const;
+const TEXTS = ['name', 'tag', 'sweep', 'q'] as const;
+const LABELS = { name: 'Name', tag: 'Tag', sweep: 'Sweep', q: 'Command or name' };
 const c = COLUMNS;
 const SHOWN = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.submitted];
 const PAGE = 200;
@@ -36,6 +38,7 @@ function matches(job: Job, filter: Filter): boolean {
       filter.state
         .split(',')
         .some((one) => one === job.state || GROUPS[one]?.includes(job.state))) &&
+    (!filter.on || job.on === filter.on) &&
     (!filter.name || job.name === filter.name) &&
     (!filter.tag || job.tags.includes(filter.tag)) &&
     (!filter.sweep || job.sweep === filter.sweep) &&
@@ -249,7 +252,16 @@ export function HistoryScreen() {
               ))}
             </select>
           </label>
-          {FIELDS.slice(1).map((field) => (
+          {(backends.value.length > 0 || filter.on) && (
+            <label>
+              <span>Runs on</span>
+              <select value={filter.on} onChange={(event) => set('on', event.currentTarget.value)}>
+                <option value="">any place</option>
+                <BackendOptions chosen={filter.on} />
+              </select>
+            </label>
+          )}
+          {TEXTS.map((field) => (
             <label key={field} class={field === 'q' ? 'grow' : ''}>
               <span>{LABELS[field]}</span>
               <input

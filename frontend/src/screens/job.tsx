@@ -19,6 +19,8 @@ import {
   type Traces,
   isActive,
   isFinal,
+  isInQueue,
+  isLocal,
   isWaiting,
 } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
@@ -33,6 +35,7 @@ export function useJob(id: number) {
     (delta) =>
       (delta.jobs ?? []).some((one) => one.id === id) ||
       (delta.removed ?? []).includes(id) ||
+      id in (delta.waits ?? {}) ||
       isNotInStream(),
     fetched.reload,
   );
@@ -54,7 +57,7 @@ export function JobScreen({ id }: { id: number }) {
   return (
     <>
       <JobHead job={job} />
-      {isWaiting(job) && <Waiting job={job} />}
+      {isInQueue(job) && <Waiting job={job} />}
       <div class="two">
         <div>
           <Section title="Log" tools={<a href={logHref(id)}>Full view</a>}>
@@ -146,6 +149,7 @@ export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
           {time !== null && (
             <span class="num">{isActive(job) ? elapsed(time) : duration(time)}</span>
           )}
+          {!isLocal(job) && <span class="num">{placeOf(job)}</span>}
           {job.devices.length > 0 && (
             <span class="num">GPU {job.devices.map((one) => one.index).join(', ')}</span>
           )}
@@ -200,7 +204,9 @@ function Details({ job }: { job: JobDetail }) {
   const rows: [string, ComponentChildren][] = [
     ['Command', <Command text={job.command} />],
     ['Working directory', <code>{visible(job.cwd)}</code>],
+    ['Runs on', !isLocal(job) && placeOf(job)],
     ['Needs', fullRequest(job)],
+    ['Engine options', job.option.length > 0 && <code>{visible(job.option.join(' '))}</code>],
     ['Priority', job.priority || null],
     ['Fair-share group', job.group && visible(job.group)],
     [
@@ -247,9 +253,24 @@ function Details({ job }: { job: JobDetail }) {
   );
 }
 
+/** The backend of a job, and where it runs there: `lab, node n2, GPU 0,1`. */
+function placeOf(job: JobDetail): string {
+  const several = job.nodes > 1;
+  return visible(
+    [
+      job.on,
+      several && `${job.nodes} nodes`,
+      job.node && `${several ? 'first ' : ''}node ${job.node}`,
+      job.node_gpus && `GPU ${job.node_gpus}`,
+    ]
+      .filter(Boolean)
+      .join(', '),
+  );
+}
+
 function fullRequest(job: JobDetail): string {
   return [
-    needs(job),
+    needs(job) + (job.nodes > 1 ? ` on each of ${job.nodes} nodes` : ''),
     job.gpu_model,
     job.min_gpu_mem_bytes !== null && `at least ${bytes(job.min_gpu_mem_bytes)} per GPU`,
     job.gpu_ids.length > 0 && `only GPU ${job.gpu_ids.join(', ')}`,
@@ -289,6 +310,13 @@ function Attempts({ job }: { job: JobDetail }) {
             <b class="num">{one.number}</b> <time class="num dim">{clock(one.started_at)}</time>{' '}
             {one.ended_at === null ? 'running' : visible(one.result)}
             {one.devices.length > 0 && <span class="dim"> on GPU {one.devices.join(', ')}</span>}
+            {one.node && (
+              <span class="dim">
+                {' '}
+                on {visible(one.node)}
+                {one.node_gpus && `, GPU ${visible(one.node_gpus)}`}
+              </span>
+            )}
           </li>
         ))}
       </ol>

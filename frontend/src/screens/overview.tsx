@@ -3,20 +3,23 @@ import { useState } from 'preact/hooks';
 import { askDrain, daemonAct, reorder } from '../actions';
 import { count } from '../format';
 import { Empty, Failed, Loading, Section } from '../parts/bits';
+import { BackendLines } from '../parts/backends';
 import { GpuCard, GpuGrid } from '../parts/gpu-card';
 import { Heading } from '../parts/heading';
 import { COLUMNS, JobTable } from '../parts/job-table';
 import * as store from '../store';
+import { isLocal } from '../types';
 
 const c = COLUMNS;
 const RUNNING = [c.id, c.title, c.gpu, c.use, c.time];
 const QUEUE = [c.id, c.title, c.needs, c.priority, c.why, c.starts];
 const RECENT = [c.id, c.state, c.title, c.result, c.time, c.ended];
+const RECENT_WITH_PLACES = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.ended];
 const SHORT = 16; // rows of the queue shown at first, so that recent jobs stay visible below it
 const BAD = ['failed', 'lost'];
 
 export function OverviewScreen() {
-  const { running, queue, recent, gpus, nActive, isLoaded, loadError } = store;
+  const { running, queue, recent, gpus, nStarted, isLoaded, loadError } = store;
   if (!isLoaded.value) {
     return loadError.value ? (
       <Failed error={loadError.value} retry={() => void store.load().catch(() => undefined)} />
@@ -49,13 +52,16 @@ export function OverviewScreen() {
           ))}
         </GpuGrid>
       ) : (
-        <Empty title="No GPUs on this host">Jobs run on the CPU.</Empty>
+        <Empty title="No GPUs on this host">
+          {!store.backends.value.length && 'Jobs run on the CPU.'}
+        </Empty>
       )}
+      <BackendLines />
       {isNew ? (
         <Welcome />
       ) : (
         <>
-          <Section title="Running" note={count(nActive.value)}>
+          <Section title="Running" note={count(nStarted.value)}>
             {running.value.length ? (
               <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} />
             ) : (
@@ -69,7 +75,11 @@ export function OverviewScreen() {
             tools={<a href="#/history">History</a>}
           >
             {recent.value.length ? (
-              <JobTable label="Recent jobs" jobs={recent.value} columns={RECENT} />
+              <JobTable
+                label="Recent jobs"
+                jobs={recent.value}
+                columns={recent.value.every(isLocal) ? RECENT : RECENT_WITH_PLACES}
+              />
             ) : (
               <Empty title="No jobs have finished yet" />
             )}
@@ -87,7 +97,10 @@ function Headline() {
     <header class="page-head slim">
       <Heading>Overview</Heading>
       <p class="headline num">
-        <span>{count(store.nActive.value)} running</span>
+        <span>{count(store.nStarted.value)} running</span>
+        {store.nSubmitted.value > 0 && (
+          <a href="#/history?state=submitted">{count(store.nSubmitted.value)} submitted</a>
+        )}
         <span>{count(store.nWaiting.value)} waiting</span>
         {bad > 0 && (
           <a class="bad-ink" href="#/history?state=failed,lost">
@@ -100,24 +113,21 @@ function Headline() {
 }
 
 function QueueSection() {
-  const { queue, nWaiting } = store;
+  const { queue } = store;
+  const total = store.nWaiting.value + store.nSubmitted.value;
   const [isWhole, setWhole] = useState(false);
   const shown =
     isWhole || queue.value.length <= SHORT + 2 ? queue.value : queue.value.slice(0, SHORT);
-  const hidden = nWaiting.value - queue.value.length;
+  const hidden = total - queue.value.length;
   return (
-    <Section
-      title="Queue"
-      note={count(nWaiting.value)}
-      tools={!store.isReadOnly.value && <DrainButton />}
-    >
+    <Section title="Queue" note={count(total)} tools={!store.isReadOnly.value && <DrainButton />}>
       {queue.value.length ? (
         <JobTable
           label="Queue"
           jobs={shown}
           columns={QUEUE}
           onDrop={(from, to) => void reorder(queue.value, from, to)}
-          total={nWaiting.value}
+          total={total}
           phoneHeight={88}
         />
       ) : (
@@ -130,7 +140,9 @@ function QueueSection() {
               Show the next {count(queue.value.length - shown.length)}
             </button>
           )}
-          {hidden > 0 && <a href="#/history?state=waiting">{count(hidden)} more waiting jobs</a>}
+          {hidden > 0 && (
+            <a href="#/history?state=waiting,submitted">{count(hidden)} more waiting jobs</a>
+          )}
         </p>
       )}
     </Section>

@@ -29,7 +29,7 @@ export function exactTime(seconds: number | null): string {
   return seconds % 60 === 0 ? `${seconds / 60}m` : `${seconds}s`;
 }
 
-const on = (is: boolean) => (is ? 'on' : '');
+const box = (is: boolean) => (is ? 'on' : '');
 
 export function cloneOf(job: JobDetail): Original {
   const startsLater =
@@ -42,6 +42,9 @@ export function cloneOf(job: JobDetail): Original {
       name: job.name ?? '',
       cwd: job.cwd,
       gpus: String(job.gpus),
+      on: job.on,
+      nodes: job.nodes > 1 ? String(job.nodes) : '',
+      option: job.option.join('\n'),
       gpu_mem: job.gpu_mem_auto ? 'auto' : exactSize(job.gpu_mem_bytes),
       gpu_ids: job.gpu_ids.join(', '),
       prefer: job.prefer.join(', '),
@@ -55,9 +58,9 @@ export function cloneOf(job: JobDetail): Original {
       group: job.group ?? '',
       after: job.after.map((one) => `${one.job}:${one.condition}`).join(', '),
       begin: startsLater ? job.eligible_at! : '',
-      restartable: on(job.restartable),
-      exclusive: on(job.exclusive),
-      hold: on(job.state === 'held'),
+      restartable: box(job.restartable),
+      exclusive: box(job.exclusive),
+      hold: box(job.state === 'held'),
     },
   };
 }

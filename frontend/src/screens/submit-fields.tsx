@@ -2,76 +2,26 @@
 import { createContext, type ComponentChildren } from 'preact';
 import { useContext } from 'preact/hooks';
 import { ApiError } from '../api';
-import { host } from '../store';
+import { BackendOptions } from '../parts/backends';
+import { backends, defaultBackend, host } from '../store';
 import { isInBanner } from '../stream';
 import { LABELS, withKeyLabels } from '../words';
 import type { Form, Values } from './drafts';
+import {
+  ADVANCED,
+  BOXES,
+  COMMON,
+  type FieldSpec,
+  LOCAL,
+  backendOf,
+  requestOptions,
+} from './option-fields';
 
-interface FieldSpec {
-  name: string;
-  label?: string;
-  hint?: string;
-  type?: string;
-  placeholder?: string;
-}
-
-const COMMON: FieldSpec[] = [
-  { name: 'gpus', type: 'number', placeholder: '1' },
-  { name: 'gpu_mem', placeholder: 'whole GPU', hint: '20G shares the GPU; auto uses past peaks' },
-  { name: 'time_limit', placeholder: 'none', hint: '90m, 4h' },
-  { name: 'priority', type: 'number', placeholder: '0', hint: 'higher starts first' },
-];
-const ADVANCED: FieldSpec[] = [
-  { name: 'tags', hint: 'comma-separated' },
-  { name: 'group', placeholder: 'none' },
-  { name: 'after', hint: '7, 8:any' },
-  { name: 'begin', hint: '+2h, 2026-12-24T18:00' },
-  { name: 'retries', type: 'number', placeholder: '0' },
-  { name: 'gpu_ids', hint: '0,2' },
-  { name: 'prefer', placeholder: 'any', hint: '0,2' },
-  { name: 'gpu_model', placeholder: 'any' },
-  { name: 'min_gpu_mem', placeholder: 'any', hint: '40G' },
-  { name: 'on_oom', placeholder: 'default', hint: 'bigger, elsewhere, alone, fail' },
-];
-const BOXES = [
-  { name: 'hold', label: 'Hold until released' },
-  { name: 'restartable', label: 'Restartable: may run again after a crash' },
-  { name: 'exclusive', label: 'Exclusive: no other jobs on its GPUs' },
-];
-const NUMBERS = ['gpus', 'priority', 'retries', 'trials', 'seed', 'max_parallel'];
-const LISTS = ['tags', 'after', 'gpu_ids', 'prefer'];
+export { OPTION_NAMES } from './option-fields';
 
 /** The form values as options of a request; empty fields are left out. */
-export function optionsOf(values: Values, names: string[]): Record<string, unknown> {
-  const options: Record<string, unknown> = {};
-  for (const name of names) {
-    const text = (values[name] ?? '').trim();
-    if (!text) continue;
-    if (NUMBERS.includes(name)) options[name] = Number(text);
-    else if (LISTS.includes(name))
-      options[name] = text
-        .split(',')
-        .map((one) => one.trim())
-        .filter(Boolean);
-    else if (BOXES.some((box) => box.name === name)) options[name] = true;
-    else if (name === 'env')
-      options[name] = Object.fromEntries(
-        text
-          .split('\n')
-          .filter((line) => line.includes('='))
-          .map((line) => [
-            line.slice(0, line.indexOf('=')).trim(),
-            line.slice(line.indexOf('=') + 1),
-          ]),
-      );
-    else options[name] = text;
-  }
-  return options;
-}
-
-export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES]
-  .map((one) => one.name)
-  .concat('cwd', 'env');
+export const optionsOf = (values: Values, names: string[]) =>
+  requestOptions(values, names, defaultBackend.value);
 
 const FormError = createContext<unknown>(null);
 
@@ -161,6 +111,32 @@ export function Area({
   );
 }
 
+/** Where the job runs; nothing if there is no backend to choose. */
+function BackendFields({ form }: { form: Form }) {
+  const chosen = backendOf(form.values, defaultBackend.value);
+  const errorProps = useErrorProps('on');
+  if (!backends.value.length && chosen === LOCAL) return null;
+  return (
+    <>
+      <label class="field">
+        <span>{LABELS.on}</span>
+        <select
+          name="on"
+          value={chosen}
+          {...errorProps}
+          onChange={(event) => form.set('on', event.currentTarget.value)}
+        >
+          <BackendOptions chosen={chosen} />
+        </select>
+        <FieldError name="on" />
+      </label>
+      {chosen !== LOCAL && (
+        <Field form={form} name="nodes" type="number" placeholder="1" hint="GPUs are per node" />
+      )}
+    </>
+  );
+}
+
 export function Resources({
   form,
   more = [],
@@ -185,10 +161,23 @@ export function Resources({
         }
       />
       <div class="fields">
-        {[...more, ...COMMON].map((one) => (
+        {more.map((one) => (
+          <Field key={one.name} form={form} {...one} />
+        ))}
+        <BackendFields form={form} />
+        {COMMON.map((one) => (
           <Field key={one.name} form={form} {...one} />
         ))}
       </div>
+      {backendOf(form.values, defaultBackend.value) !== LOCAL && (
+        <Area
+          form={form}
+          name="option"
+          label={LABELS.option!}
+          rows={2}
+          placeholder="partition=gpu, one per line"
+        />
+      )}
       <details open={hasAdvanced || hasError}>
         <summary>More options</summary>
         <div class="fields">

@@ -12,6 +12,7 @@ interface PreviewJob {
   name?: string | null;
   cwd?: string;
   needs?: string;
+  option?: string[];
   priority?: number;
   time_limit?: number | null;
   retries?: number;
@@ -85,6 +86,7 @@ function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
   const options: [keyof PreviewJob, string | false | null | undefined][] = [
     ['cwd', first.cwd && `in ${first.cwd}`],
     ['needs', first.needs],
+    ['option', first.option?.length ? `engine options ${first.option.join(' ')}` : null],
     ['time_limit', first.time_limit ? `time limit ${duration(first.time_limit)}` : null],
     ['priority', first.priority ? `priority ${first.priority}` : null],
     ['retries', first.retries ? `up to ${first.retries} retries` : null],

@@ -14,13 +14,13 @@ _ENGINES = {SLURM: "Slurm", RAY: "Ray"}
 def why_on_backend(db: Database, row: JobRow) -> list[str]:
     """Sentences about a job on a backend that is queued, submitted or running."""
     name = row.request.backend
-    backend = backends.backend(db, name)
-    if backend is None:
+    found = backends.kind_and_problem(db, name)
+    if found is None:
         return [f"the backend `{name}` was removed"]
-    problem = [] if backend.problem is None else [f"the backend `{name}` has a problem: "
-                                                  f"{backend.problem}"]  # fmt: skip
+    kind, text = found
+    problem = [] if text is None else [f"the backend `{name}` has a problem: {text}"]
     if row.state == "submitted":
-        return [*problem, _submitted(db, row, _ENGINES[backend.kind])]
+        return [*problem, _submitted(db, row, _ENGINES[kind])]
     if row.state == "queued":
         return problem or [f"it is about to be submitted to the backend `{name}`"]
     where = f" on node {row.node}" if row.node else ""

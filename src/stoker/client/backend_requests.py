@@ -8,7 +8,7 @@ from stoker.core.backends.nodes import impossible_reason
 from stoker.core.backends.options import check_options
 from stoker.core.formats.suggestions import nearest
 from stoker.core.model import Request
-from stoker.errors import Impossible, NotFound, UsageError
+from stoker.errors import Impossible, NotFound, UsageError, about
 from stoker.settings import Settings, prepare_state_dir
 from stoker.store import backends
 from stoker.store.backends import BackendRow
@@ -40,7 +40,8 @@ def check_nodes(request: Request, row: BackendRow) -> None:
     """Raise Impossible for a request that the nodes of a backend can never satisfy."""
     reason = impossible_reason(request, row.nodes, row.name)
     if reason is not None:
-        raise Impossible(reason, f"its nodes: stoker gpus --on {row.name}", "gpus")
+        field = "nodes" if request.nodes > len(row.nodes) else "gpus"
+        raise Impossible(reason, f"its nodes: stoker gpus --on {row.name}", field)
 
 
 def find_backend(db: Database, name: str) -> BackendRow:
@@ -71,7 +72,8 @@ def _check_capabilities(request: Request, row: BackendRow, options: ParsedOption
                 f"remove it{_instead(row.kind, key, options.named)}",
                 key,
             )
-    check_options(row.kind, dict(one.partition("=")[::2] for one in request.options))
+    with about("option"):
+        check_options(row.kind, dict(one.partition("=")[::2] for one in request.options))
 
 
 def _instead(kind: str, key: str, named: OptionNames) -> str:

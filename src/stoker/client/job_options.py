@@ -9,14 +9,15 @@ JOB_OPTIONS. To add an option, add it there, and then:
     static types        `Options` (python/options.py), for editors
     in sweep files      RESOURCES (sweeps/spec.py)
     in the web UI       an input (frontend/src/screens/submit-fields.tsx) and its label (words.ts);
-                        in clones: store/clone_source.py, web/job_form.py, submit-clone.ts;
+                        in clones: submit-clone.ts, for options that the form shows;
+                        store/clone_source.py and web/job_form.py, for those that it does not;
                         for a new kind of value: web/option_forms.py
-    shown               JobRow (store/job_queries.py), client/views.py; in a dry run:
-                        cli/verbs/submit.py, web/job_form.py
+    shown               JobRow (store/job_queries.py), client/views.py, web/models.py; in a dry
+                        run: cli/verbs/submit.py, web/job_form.py, submit-preview.tsx
     used by the daemon  ReadyJob (core/model.py, store/ready_jobs.py)
     used by the runner  daemon/launch_order.py, supervisor/messages.py
 
-Tests fail if the static types, sweep files or web forms lack an option.
+Tests fail if the static types, sweep files, web forms or their inputs lack an option.
 """
 
 from __future__ import annotations

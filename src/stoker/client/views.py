@@ -117,6 +117,8 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "nodes": row.request.nodes,
         "node": row.node if row.state not in WAITING else None,
         "node_gpus": row.node_gpus if row.state not in WAITING else None,
+        "option": list(row.request.options),
+        "place": place_words(row),
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
         "tags": job_queries.tags(db, row.id),

@@ -38,6 +38,14 @@ def backend(db: Database, name: str) -> BackendRow | None:
     return None if row is None else _row(*row)
 
 
+def kind_and_problem(db: Database, name: str) -> tuple[str, str | None] | None:
+    """Return the kind and the problem of a backend, without reading its nodes; None if removed."""
+    row: tuple[str, str | None] | None = db.execute(
+        "SELECT kind, problem FROM backends WHERE name = ? AND is_removed = 0", (name,)
+    ).fetchone()
+    return row
+
+
 def _row(
     name: str, kind: str, options: str, environment: str, folder: bytes | None, nodes: str | None,
     problem: str | None, checked_at: float | None,

@@ -27,6 +27,7 @@ class Filters(Record):
     name: str | None = None
     sweep: int | None = None
     text: str | None = None  # in command or name, in any case
+    backend: str | None = None  # "" is this host
 
 
 def history_page(
@@ -79,10 +80,16 @@ def _column(db: Database, sql: str, values: tuple[object, ...]) -> Iterator[int]
 
 
 def _fits(db: Database, filters: Filters, job: int) -> bool:
-    row = db.execute("SELECT state, name, sweep, argv FROM jobs WHERE id = ?", (job,)).fetchone()
+    row = db.execute(
+        "SELECT state, name, sweep, argv, (SELECT backend FROM request_groups WHERE id ="
+        " request_group) FROM jobs WHERE id = ?",
+        (job,),
+    ).fetchone()
     if row is None:
         return False
-    state, name, sweep, argv = row
+    state, name, sweep, argv, backend = row
+    if filters.backend is not None and backend != filters.backend:
+        return False
     if filters.states is not None and state not in filters.states:
         return False
     if filters.sweep is not None and sweep != filters.sweep:
@@ -101,9 +108,22 @@ def _fits(db: Database, filters: Filters, job: int) -> bool:
 
 
 def ready(db: Database, limit: int) -> list[int]:
-    """Return jobs that wait only for devices, by priority and id."""
+    """Return jobs that wait only for devices of this host, by priority and id."""
+    return _first_ready(db, ready_jobs.ready_groups(db), limit)
+
+
+def on_backends(db: Database, limit: int) -> list[int]:
+    """Return jobs that backends have and did not start yet, then jobs to be handed over to them."""
+    submitted = db.execute("SELECT id FROM jobs WHERE state = 'submitted' ORDER BY id LIMIT ?",
+                           (limit,))  # fmt: skip
+    found = [row[0] for row in submitted]
+    found += _first_ready(db, ready_jobs.ready_groups_elsewhere(db), limit)
+    return found[:limit]
+
+
+def _first_ready(db: Database, groups: list[int], limit: int) -> list[int]:
     first: list[tuple[int, int]] = []
-    for group in ready_jobs.ready_groups(db):
+    for group in groups:
         first += db.execute(
             "SELECT -priority, id FROM jobs INDEXED BY jobs_ready"
             " WHERE ready = 1 AND request_group = ? ORDER BY priority DESC, id LIMIT ?",

@@ -31,21 +31,25 @@ class RequestGroup(Record):
     fair_share_group: str
 
 
-def ready_groups(db: Database, backend: str = "") -> list[int]:
-    """Return the ids of the request groups with ready jobs for a backend, by default this host.
+# Skips from group to group in the index, so it does not depend on the number of jobs.
+_GROUPS_BY_BACKEND = (
+    "WITH RECURSIVE found(id) AS ("
+    " SELECT min(request_group) FROM jobs WHERE ready = 1"
+    " UNION ALL SELECT"
+    " (SELECT min(request_group) FROM jobs WHERE ready = 1 AND request_group > found.id)"
+    " FROM found WHERE id IS NOT NULL) SELECT id FROM found WHERE id IS NOT NULL"
+    " AND (SELECT backend FROM request_groups WHERE id = found.id)"
+)
 
-    The query skips from group to group in the index, so it does not depend on the number of jobs.
-    """
-    rows = db.execute(
-        "WITH RECURSIVE found(id) AS ("
-        " SELECT min(request_group) FROM jobs WHERE ready = 1"
-        " UNION ALL SELECT"
-        " (SELECT min(request_group) FROM jobs WHERE ready = 1 AND request_group > found.id)"
-        " FROM found WHERE id IS NOT NULL) SELECT id FROM found WHERE id IS NOT NULL"
-        " AND (SELECT backend FROM request_groups WHERE id = found.id) = ?",
-        (backend,),
-    )
-    return [row[0] for row in rows]
+
+def ready_groups(db: Database, backend: str = "") -> list[int]:
+    """Return the ids of the request groups with ready jobs for a backend, by default this host."""
+    return [row[0] for row in db.execute(f"{_GROUPS_BY_BACKEND} = ?", (backend,))]
+
+
+def ready_groups_elsewhere(db: Database) -> list[int]:
+    """Return the ids of the request groups with ready jobs for all backends but this host."""
+    return [row[0] for row in db.execute(f"{_GROUPS_BY_BACKEND} != ''")]
 
 
 def load_group(db: Database, id: int) -> RequestGroup:

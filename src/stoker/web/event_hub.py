@@ -19,6 +19,7 @@ from collections.abc import Callable
 from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.client.queue_connections import thread_queue
+from stoker.core.backends.capabilities import LOCAL
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.settings import Settings
@@ -75,7 +76,8 @@ class EventHub:
 
     def overview(self, queue: Queue) -> dict[str, object]:
         with self._state_lock:
-            return overview(self._refresh(queue), self._last, self._read_only)
+            default_backend = self._settings.backend or LOCAL
+            return overview(self._refresh(queue), self._last, self._read_only, default_backend)
 
     def gpus_changed(self) -> None:
         """Called after a change of a GPU, by the thread that made it."""

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.client import views
+from stoker.client.backend_views import request_words
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import CHUNK, Queue
+from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.shell_words import display
 from stoker.core.model import JobSpec
-from stoker.core.policy.explain import needs
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
 from stoker.web.models import NewJob
@@ -116,8 +117,14 @@ def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
     return {"jobs": jobs, "warning": warning}
 
 
-def needs_text(spec: JobSpec) -> str:
-    return needs(spec.request) if spec.request.gpus else "no GPU"
+def backend_fields(spec: JobSpec) -> dict[str, object]:
+    """Where the job would run, for a dry run."""
+    request = spec.request
+    return {
+        "on": request.backend or LOCAL,
+        "nodes": request.nodes,
+        "option": list(request.options),
+    }
 
 
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
@@ -125,7 +132,7 @@ def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
     return [
         {"argv": list(spec.argv), "shell": spec.shell,
          "command": display(spec.argv, spec.shell), "cwd": spec.context.cwd,
-         "gpus": spec.request.gpus, "needs": needs_text(spec),
+         "gpus": spec.request.gpus, "needs": request_words(spec.request), **backend_fields(spec),
          "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
          "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
          "retries": spec.retries, "begin_at": views.iso(spec.begin_at),

@@ -6,6 +6,7 @@ import time
 
 from stoker.client import views, wait_reasons
 from stoker.client.queue import Queue
+from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import STATES
 from stoker.errors import UsageError
@@ -28,20 +29,26 @@ def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object
 
 
 def _is_ready(row: JobRow) -> bool:
-    """Whether the job waits for resources only, so that its priority decides when it starts."""
+    """Whether the job waits for resources of this host only, so that its priority decides when it
+    starts."""
     is_due = row.eligible_at is None or row.eligible_at <= time.time()
-    return row.state == "queued" and not row.blockers and is_due
+    is_here = not row.request.backend
+    return row.state == "queued" and is_here and not row.blockers and is_due
 
 
 def jobs_page(
     queue: Queue, *, state: str | None, tag: str | None, name: str | None, sweep: str | None,
-    text: str | None, before: int | None, limit: int,
+    text: str | None, on: str | None, before: int | None, limit: int,
 ) -> dict[str, object]:  # fmt: skip
     """One page of jobs, newest first, and the id that continues it (None at the end)."""
     filters = Filters(
-        _states(state), tag or None, name or None,
-        sweeps.get(queue.db, sweep).id if sweep else None, text or None,
-    )  # fmt: skip
+        states=_states(state),
+        tag=tag or None,
+        name=name or None,
+        sweep=sweeps.get(queue.db, sweep).id if sweep else None,
+        text=text or None,
+        backend=None if not on else "" if on == LOCAL else on,
+    )
     ids, rest = history.history_page(queue.db, filters, before, limit)
     rows = job_queries.jobs(queue.db, ids)
     return {

@@ -39,7 +39,7 @@ def waits(
     now = time.time()
     found = {}
     for row in rows:
-        if row.id in ready_ids:
+        if row.id in ready_ids:  # on this host
             # The position comes first, since the web UI may cut off the rest.
             sentences = daemon + view.reasons(row, place_first=True)
         else:

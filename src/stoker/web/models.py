@@ -154,6 +154,12 @@ class Job(BaseModel):
     gpu_memory_peak_bytes: int | None
     gpu_use_percent: float | None
     gpu_energy_joules: float | None
+    on: str = Field(description="the backend; `local` is this host")
+    nodes: int
+    node: str | None = Field(description="the first node of a job on a backend")
+    node_gpus: str | None = Field(description="its GPUs there, e.g. `0,1`")
+    option: list[str] = Field(description="options for the engine of the backend, each as K=V")
+    place: str = Field(description="the GPU column of `stoker ls`: `0,1` or `lab n2:0,1`")
     devices: list[GpuRef]
     priority: int
     tags: list[str]
@@ -183,16 +189,20 @@ class Job(BaseModel):
 
 
 class WaitingJob(Job):
+    """A job that is held or queued, or submitted to a backend that has not started it."""
+
     why: str
     starts_in: float | None
     ready: bool = Field(
-        description="it waits for GPUs or CPU slots only, so its position is its rank"
+        description="it waits for GPUs or CPU slots of this host only, so its position is its rank"
     )
 
 
 class Attempt(BaseModel):
     number: int
     devices: list[int]
+    node: str | None
+    node_gpus: str | None
     started_at: str | None
     ended_at: str | None
     status: int | None
@@ -269,6 +279,32 @@ class Gpu(BaseModel):
     other_processes: list[OtherProcess]
 
 
+class Node(BaseModel):
+    """A node of a backend, as last seen."""
+
+    name: str
+    gpus: int
+    used_gpus: int = Field(description="by jobs of any user")
+    state: str = Field(description="up, drained or down")
+    model: str
+    gpu_memory: int = Field(description="bytes of each GPU; 0: unknown")
+    cpus: int
+    note: str = Field(description="the engine's word for its state, if it is not up")
+
+
+class Backend(BaseModel):
+    """As in `stoker backend ls --json`."""
+
+    name: str
+    kind: str
+    options: dict[str, str]
+    folder: str | None
+    problem: str | None = Field(description="why it cannot be used at the moment")
+    summary: str = Field(description="number of nodes and GPUs")
+    checked_at: str | None = Field(description="when its nodes were last seen")
+    nodes: list[Node]
+
+
 class DaemonState(BaseModel):
     pid: int | None
     draining: bool
@@ -306,6 +342,8 @@ class Overview(Answer):
     daemon: DaemonState
     gpus: list[Gpu]
     gpu_error: str | None
+    backends: list[Backend]
+    default_backend: str = Field(description="where jobs without `on` run; `local` is this host")
     running: list[Job]
     queue: list[WaitingJob]
     recent: list[Job]

@@ -1,7 +1,8 @@
 """What the web UI shows at one moment, and the difference between two moments.
 
 The set is bounded: running jobs, the head of the queue, and the jobs that finished last. It is read
-with the functions behind `stoker ls --json`, in one read transaction, so it is consistent.
+with the functions behind `stoker ls --json`, in one read transaction, so it is consistent. Backends
+are shown as their drivers last recorded them; nothing here contacts Slurm or Ray.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import os
 import time
 
 from stoker.client import views
+from stoker.client.backend_views import backend_json
 from stoker.client.gpu_views import GpuView, load_gpu_views
 from stoker.client.queue import Queue
 from stoker.core.record import Record
-from stoker.core.states import ACTIVE
+from stoker.core.states import STARTED
 from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.discovery import has_driver
-from stoker.store import history, job_queries
+from stoker.store import backends, history, job_queries
 from stoker.store.job_queries import JobRow
 from stoker.web.job_waits import Wait, waits
 from stoker.web.sweeps_view import SweepCache
@@ -25,6 +27,7 @@ from stoker.web.throttled_cache import ThrottledCache
 
 READY = 150
 UNREADY = 50  # kept for held and delayed jobs, which a long queue would hide otherwise
+ELSEWHERE = 100  # jobs that backends have not started yet
 RECENT = 20
 RUNNING = 1000
 # Asking the driver takes a separate process; a person needs no faster updates.
@@ -45,6 +48,7 @@ class PageState(Record):
     waits: dict[int, Wait]  # of all jobs in `queue`
     gpus: list[dict[str, object]]
     gpu_error: str | None  # why the GPUs cannot be read
+    backends: list[dict[str, object]]
     counts: dict[str, int]
     sweeps: dict[str, dict[str, object]]
     daemon: dict[str, object]
@@ -81,17 +85,19 @@ class PageStateReader:
         gpus = self._gpus.get("", lambda: load_gpu_views(db, queue.settings))
         gpu_views, gpu_error = gpus
         with db.reading():
-            running = job_queries.jobs_in_states(db, ACTIVE, RUNNING)
+            running = job_queries.jobs_in_states(db, STARTED, RUNNING)
             ready = history.ready(db, READY + UNREADY)
             unready = history.unready(db, READY + UNREADY)
             ready = ready[: READY + max(0, UNREADY - len(unready))]
             unready = unready[: READY + UNREADY - len(ready)]
-            waiting = job_queries.jobs(db, ready + unready)
+            elsewhere = history.on_backends(db, ELSEWHERE)
+            waiting = job_queries.jobs(db, ready + unready + elsewhere)
             shown = (*before.running, *before.recent) if before is not None else ()
             recent = job_queries.jobs(db, history.recently_ended(db, RECENT, shown))
             rows = [*running, *waiting, *recent]
             jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
             reasons = self._reasons(queue, waiting, ready, gpus)
+            known_backends = [backend_json(row) for row in backends.backends(db)]
         daemon = views.daemon_facts(db, queue.settings)
         return PageState(
             at=time.time(),
@@ -103,6 +109,7 @@ class PageStateReader:
             waits=reasons,
             gpus=[gpu.as_json() for gpu in gpu_views],
             gpu_error=gpu_error,
+            backends=known_backends,
             counts=self._counts.get("", lambda: job_queries.counts(db)),
             sweeps=sweeps,
             daemon={"pid": daemon["pid"], "draining": daemon["draining"]},
@@ -140,7 +147,9 @@ def _wait_json(wait: Wait, now: float) -> dict[str, object]:
     return {"why": wait.why, "starts_in": seconds, "ready": wait.ready}
 
 
-def overview(state: PageState, event: int, read_only: bool) -> dict[str, object]:
+def overview(
+    state: PageState, event: int, read_only: bool, default_backend: str
+) -> dict[str, object]:
     return {
         "now": views.iso(state.at),
         "event_id": event,
@@ -150,6 +159,8 @@ def overview(state: PageState, event: int, read_only: bool) -> dict[str, object]
         "daemon": state.daemon,
         "gpus": state.gpus,
         "gpu_error": state.gpu_error,
+        "backends": state.backends,
+        "default_backend": default_backend,
         "running": [state.job(id) for id in state.running],
         "queue": [state.job(id) for id in state.queue],
         "recent": [state.job(id) for id in state.recent],
@@ -177,8 +188,8 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
             changed_waits[id] = _wait_json(wait, new.at)
         else:
             new.waits[id] = old.waits[id]  # what clients have; small changes add up
-    is_same = (old.gpus, old.gpu_error, old.counts, old.daemon, old.queue) == (
-        new.gpus, new.gpu_error, new.counts, new.daemon, new.queue
+    is_same = (old.gpus, old.gpu_error, old.counts, old.daemon, old.queue, old.backends) == (
+        new.gpus, new.gpu_error, new.counts, new.daemon, new.queue, new.backends
     )  # fmt: skip
     if is_same and not (changed or removed or sweeps or removed_sweeps or changed_waits):
         return None
@@ -196,6 +207,8 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
     }
     if old.queue != new.queue:
         content["queue"] = list(new.queue)
+    if old.backends != new.backends:  # a cluster may have thousands of nodes
+        content["backends"] = new.backends
     return content
 
 

@@ -40,7 +40,7 @@ StreamName = Annotated[str, Query(pattern="^(stdout|stderr)$")]
 
 @router.get("/overview", response_model=models.Overview)
 async def overview(request: Request) -> Response:
-    """GPUs, running jobs, the head of the queue, and the jobs that finished last."""
+    """GPUs, backends, running jobs, the head of the queue, and the jobs that finished last."""
     web = web_of(request)
     return json_response(request, await web.threads.read(web.hub.overview))
 
@@ -67,14 +67,22 @@ async def events(
 @router.get("/jobs", response_model=models.JobsAnswer)
 async def jobs(
     request: Request, state: Short = None, tag: Short = None, name: Short = None,
-    sweep: Short = None, q: Short = None, before: Number = None,
+    sweep: Short = None, on: Short = None, q: Short = None, before: Number = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:  # fmt: skip
     """Jobs, newest first. A page can be short and still have a next one: the number of jobs that
     a filter examines per request is limited."""
     found = await web_of(request).threads.read(
         lambda queue: job_view.jobs_page(
-            queue, state=state, tag=tag, name=name, sweep=sweep, text=q, before=before, limit=limit
+            queue,
+            state=state,
+            tag=tag,
+            name=name,
+            sweep=sweep,
+            text=q,
+            on=on,
+            before=before,
+            limit=limit,
         )
     )
     return json_response(request, found)

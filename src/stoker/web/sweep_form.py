@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from stoker.client.backend_views import request_words
 from stoker.client.queue import Queue
 from stoker.core.formats.shell_words import display
 from stoker.core.model import JobSpec
@@ -93,7 +94,8 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
     known = known or (None if name else sweeps.by_key(queue.db, key_of(spec, base.context)))
     summary: dict[str, object] = {
         "commands": [], "total": spec.trials, "method": spec.method, "gpus": base.request.gpus,
-        "needs": job_form.needs_text(base), "cwd": base.context.cwd,
+        "needs": request_words(base.request), **job_form.backend_fields(base),
+        "cwd": base.context.cwd,
         "known": known.name if known is not None else None,
     }  # fmt: skip
     if spec.method in ADAPTIVE:  # trials depend on earlier results

@@ -1,4 +1,6 @@
 // Accessibility basics: contrast, names of controls, target sizes, one main heading, no horizontal scrolling.
+import { backend } from '../data.mjs';
+
 const PATHS = [
   '/',
   '/jobs/15',
@@ -86,6 +88,11 @@ function smallTargets() {
 }
 
 export default async ({ fake, newContext, assert }) => {
+  fake.backends = [backend('lab'), backend('far', { problem: 'cannot reach the head node' })];
+  const far = { on: 'lab', node: 'n1', node_gpus: '0,1' };
+  fake.change(15, far);
+  fake.change(14, far);
+  fake.change(21, { on: 'lab', state: 'submitted', why: 'it is in the queue of Slurm' });
   for (const colorScheme of ['light', 'dark']) {
     for (const width of [1280, 360]) {
       const context = await newContext({ viewport: { width, height: 800 }, colorScheme });

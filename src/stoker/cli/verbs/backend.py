@@ -7,18 +7,12 @@ import sys
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, print_change, print_json, table
 from stoker.client.backend_requests import find_backend
+from stoker.client.backend_views import backend_json, nodes_summary
 from stoker.client.queue import Queue
-from stoker.core.backends.nodes import UP, Node
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.durations import parse_duration
-from stoker.core.formats.plurals import plural
 from stoker.errors import UsageError
 from stoker.store import backends
-from stoker.store.backends import BackendRow
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _ACTIONS = ("add", "ls", "test", "rm")
 
@@ -77,11 +71,11 @@ def _add(queue: Queue, parsed: Parsed, name: str, kind: str) -> int:
 
     options = dict(text.lstrip("-").partition("=")[::2] for text in parsed["option"] or ())
     row = add_backend(queue, name, kind, options, parsed["folder"])
-    words = f"added the backend {name}: {_node_words(row.nodes)}"
+    words = f"added the backend {name}: {nodes_summary(row.nodes)}"
     if row.folder is not None:
         words += f"\nfiles of its jobs: {row.folder}"
     return print_change(
-        parsed, f"{words}\ntry it with: stoker backend test {name}", backend=_json(row)
+        parsed, f"{words}\ntry it with: stoker backend test {name}", backend=backend_json(row)
     )
 
 
@@ -97,12 +91,12 @@ def _remove(queue: Queue, parsed: Parsed, name: str) -> int:
 def _list(queue: Queue, parsed: Parsed) -> int:
     rows = backends.backends(queue.db)
     if parsed["json"]:
-        print_json(backends=[{"name": "local", "kind": "local"}, *map(_json, rows)])
+        print_json(backends=[{"name": "local", "kind": "local"}, *map(backend_json, rows)])
         return 0
     lines = [("local", "local", "this host", "-")]
     for row in rows:
         options = " ".join(f"{key}={value}" for key, value in row.options.items())
-        lines.append((row.name, row.kind, row.problem or _node_words(row.nodes), options or "-"))
+        lines.append((row.name, row.kind, row.problem or nodes_summary(row.nodes), options or "-"))
     print(table(("NAME", "KIND", "STATE", "OPTIONS"), lines))
     return 0
 
@@ -124,25 +118,3 @@ def _test(queue: Queue, parsed: Parsed, name: str) -> int:
     elif is_ok:
         notice(f"the backend {name} works")
     return 0 if is_ok else 1
-
-
-def _node_words(nodes: tuple[Node, ...]) -> str:
-    up = [node for node in nodes if node.state == UP]
-    used = sum(node.used_gpus for node in up)
-    gpus = sum(node.gpus for node in up)
-    words = f"{plural(len(up), 'node')}, {plural(gpus, 'GPU')}"
-    if used:
-        words += f" ({used} in use)"
-    rest = len(nodes) - len(up)
-    return f"{words}, {plural(rest, 'node')} not available" if rest else words
-
-
-def _json(row: BackendRow) -> dict[str, Any]:
-    return {
-        "name": row.name,
-        "kind": row.kind,
-        "options": row.options,
-        "folder": row.folder,
-        "problem": row.problem,
-        "nodes": [node._asdict() for node in row.nodes],
-    }

@@ -75,6 +75,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("directory", row.cwd),
         ("GPUs", _gpus(row)),
         ("runs on", _place(row)),
+        ("options", " ".join(row.request.options)),
         ("priority", str(row.priority) if row.priority else ""),
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
         ("group", row.group or ""),

@@ -241,13 +241,16 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
 
     if parsed["json"]:
         from stoker.client.views import iso
+        from stoker.core.backends.capabilities import LOCAL
 
         jobs = [
             {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus,
              "gpu_mem_bytes": spec.request.memory, "gpu_mem_auto": spec.request.is_auto,
              "gpu_ids": list(spec.request.ids), "prefer": list(spec.request.prefer),
              "gpu_model": spec.request.model, "min_gpu_mem_bytes": spec.request.min_memory,
-             "exclusive": spec.request.exclusive, "on_oom": spec.on_oom,
+             "exclusive": spec.request.exclusive, "on": spec.request.backend or LOCAL,
+             "nodes": spec.request.nodes, "option": list(spec.request.options),
+             "on_oom": spec.on_oom,
              "restartable": spec.restartable, "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
              "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
@@ -267,9 +270,11 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
 
 def _in_words(spec: JobSpec) -> str:
     """`2 GPUs, at most 2h00m, after 7`: the request of a job, without defaults."""
-    from stoker.core.policy.explain import needs
+    from stoker.client.backend_views import request_words
 
-    words = [needs(spec.request) if spec.request.gpus else "no GPU"]
+    words = [request_words(spec.request)]
+    if spec.request.options:
+        words.append(f"options {' '.join(spec.request.options)}")
     if spec.request.prefer:
         words.append(f"prefers {','.join(spec.request.prefer)}")
     if spec.on_oom is not None:

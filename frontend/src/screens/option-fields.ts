@@ -1,0 +1,84 @@
+// The fields of job options that the forms for jobs, batches and sweeps share, and the options of a
+// request that their values make. tests/web_ui/test_formats.py compares the names with those in Python.
+import type { Values } from './drafts';
+
+export interface FieldSpec {
+  name: string;
+  label?: string;
+  hint?: string;
+  type?: string;
+  placeholder?: string;
+}
+
+export const LOCAL = 'local';
+
+export const COMMON: FieldSpec[] = [
+  { name: 'gpus', type: 'number', placeholder: '1' },
+  { name: 'gpu_mem', placeholder: 'whole GPU', hint: '20G shares the GPU; auto uses past peaks' },
+  { name: 'time_limit', placeholder: 'none', hint: '90m, 4h' },
+  { name: 'priority', type: 'number', placeholder: '0', hint: 'higher starts first' },
+];
+export const ADVANCED: FieldSpec[] = [
+  { name: 'tags', hint: 'comma-separated' },
+  { name: 'group', placeholder: 'none' },
+  { name: 'after', hint: '7, 8:any' },
+  { name: 'begin', hint: '+2h, 2026-12-24T18:00' },
+  { name: 'retries', type: 'number', placeholder: '0' },
+  { name: 'gpu_ids', hint: '0,2' },
+  { name: 'prefer', placeholder: 'any', hint: '0,2' },
+  { name: 'gpu_model', placeholder: 'any' },
+  { name: 'min_gpu_mem', placeholder: 'any', hint: '40G' },
+  { name: 'on_oom', placeholder: 'default', hint: 'bigger, elsewhere, alone, fail' },
+];
+export const BOXES = [
+  { name: 'hold', label: 'Hold until released' },
+  { name: 'restartable', label: 'Restartable: may run again after a crash' },
+  { name: 'exclusive', label: 'Exclusive: no other jobs on its GPUs' },
+];
+const OF_BACKENDS = ['nodes', 'option']; // shown and sent only if a backend is chosen
+const NUMBERS = ['gpus', 'nodes', 'priority', 'retries', 'trials', 'seed', 'max_parallel'];
+const LISTS = ['tags', 'after', 'gpu_ids', 'prefer'];
+
+export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES]
+  .map((one) => one.name)
+  .concat('cwd', 'env', 'on', OF_BACKENDS);
+
+/** The backend of a form; `missing` is that of jobs without a choice. */
+export const backendOf = (values: Values, missing: string) => values.on || missing;
+
+/** The form values as options of a request; empty fields are left out. */
+export function requestOptions(
+  values: Values,
+  names: string[],
+  defaultBackend: string,
+): Record<string, unknown> {
+  const options: Record<string, unknown> = {};
+  const isLocal = backendOf(values, defaultBackend) === LOCAL;
+  for (const name of names) {
+    const text = (values[name] ?? '').trim();
+    if (!text || (isLocal && OF_BACKENDS.includes(name))) continue;
+    if (NUMBERS.includes(name)) options[name] = Number(text);
+    else if (LISTS.includes(name)) options[name] = parts(text, ',');
+    else if (name === 'option')
+      options[name] = parts(text, '\n'); // values may contain commas
+    else if (BOXES.some((box) => box.name === name)) options[name] = true;
+    else if (name === 'env')
+      options[name] = Object.fromEntries(
+        text
+          .split('\n')
+          .filter((line) => line.includes('='))
+          .map((line) => [
+            line.slice(0, line.indexOf('=')).trim(),
+            line.slice(line.indexOf('=') + 1),
+          ]),
+      );
+    else options[name] = text;
+  }
+  return options;
+}
+
+const parts = (text: string, separator: string) =>
+  text
+    .split(separator)
+    .map((one) => one.trim())
+    .filter(Boolean);
