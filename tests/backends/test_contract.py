@@ -17,12 +17,14 @@ from typing import Any
 
 import pytest
 
+from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import BACKEND, SlurmLab
+from tests.engines.shared_ray import exclusive_use
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate
 from tests.lab import Lab, wait_until
 
-BACKENDS = ("local", "slurm")
+BACKENDS = ("local", "slurm", "ray")
 _FINAL = {"done", "failed", "cancelled", "lost"}
 
 
@@ -68,7 +70,15 @@ def _open_slurm(folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]
     lab.close()
 
 
-_OPEN = {"local": _open_local, "slurm": _open_slurm}
+@contextmanager
+def _open_ray(folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
+    with exclusive_use(*request.getfixturevalue("_shared_ray")) as cluster:
+        lab = RayLab(folder, cluster, devices=4, STOKER_RETRY_DELAY="0.1")
+        yield Place(lab, "--on", BACKEND)
+        lab.close()
+
+
+_OPEN = {"local": _open_local, "slurm": _open_slurm, "ray": _open_ray}
 
 
 @pytest.fixture(scope="module", params=BACKENDS)

@@ -77,12 +77,12 @@ def write_chunk(
     lines = [json.dumps(header._asdict()), *map(json.dumps, jobs)]
     if not is_open:
         lines.append(json.dumps({"end": True}))
-    _write_whole(os.path.join(folder, JOBS), "\n".join(lines) + "\n")
+    write_whole(os.path.join(folder, JOBS), "\n".join(lines) + "\n")
 
 
 def write_contexts(folder: str, contexts: Mapping[int, Context]) -> None:
     made = {str(id): context._asdict() for id, context in contexts.items()}
-    _write_whole(os.path.join(folder, CONTEXTS), json.dumps(made))
+    write_whole(os.path.join(folder, CONTEXTS), json.dumps(made))
 
 
 def append_lines(path: str, records: Iterable[Mapping[str, Any]]) -> None:
@@ -139,7 +139,7 @@ def is_revoked(folder: str) -> bool:
     return True
 
 
-def _write_whole(path: str, text: str) -> None:
+def write_whole(path: str, text: str) -> None:
     """Write a file so that readers see all of it or nothing."""
     with open(f"{path}.new", "w", encoding="utf-8", opener=_private) as file:
         file.write(text)

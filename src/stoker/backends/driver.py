@@ -41,8 +41,6 @@ from stoker.store.database import open_database
 from stoker.testing.failpoints import failpoint
 
 _FILES_SECONDS = 1.0  # between two looks at event files
-_FIRST_POLL = 2.0
-_MAX_POLL = 30.0
 _NODES_SECONDS = 60.0
 # An engine may report an end before the last events are visible on a network file system.
 _GRACE_SECONDS = 5.0
@@ -83,7 +81,8 @@ class Driver:
         self._open_ones: list[Allocation] = []
         self._open_version: tuple[int, int] | None = None
         self._poll_at = 0.0
-        self._poll_seconds = _FIRST_POLL
+        self._worked_at = self._clock.mono()  # when there was work last
+        self._poll_seconds = 0.0
         self._nodes_at = 0.0
         self._problem = row.problem
         self._suspects: dict[int, float] = {}  # allocations that seem to have ended, and since when
@@ -97,7 +96,7 @@ class Driver:
         feed = ChangeFeed(self._settings.state_dir)
         try:
             self._remove_leftovers()
-            while not self._is_changed() and self.round():
+            while not self._is_changed() and (self.round() or self._lingers()):
                 feed.wait(self.timeout())
         finally:
             feed.close()
@@ -105,10 +104,16 @@ class Driver:
             self._records.close()
             self._db.close()
 
+    def _lingers(self) -> bool:
+        """Whether to wait for more jobs: a new driver would have to connect again."""
+        return self._clock.mono() - self._worked_at < self._backend.linger_seconds
+
     def timeout(self) -> float:
         """Seconds until the next round, if nothing happens before."""
         now = self._clock.mono()
-        due = [now + _FILES_SECONDS, max(self._poll_at, self._retry_at)]
+        due = [now + _FILES_SECONDS]
+        if now - self._worked_at < _FILES_SECONDS:  # else it lingers
+            due.append(max(self._poll_at, self._retry_at))
         if self._hand_over.next_due is not None:
             due.append(max(self._hand_over.next_due, self._retry_at))
         return max(0.05, min(due) - now)
@@ -130,7 +135,10 @@ class Driver:
                 self._failed(now, f"cannot use the folder {self._files}: {error.strerror}")
         if is_changed:
             wake_daemon(self._settings.state_dir)
-        return self._has_work()
+        if self._has_work():
+            self._worked_at = self._clock.mono()
+            return True
+        return False
 
     def _is_changed(self) -> bool:
         """Whether the backend was given other options or another folder."""
@@ -295,7 +303,7 @@ class Driver:
     # -- the engine's view -----------------------------------------------------------------------
 
     def _poll_soon(self, now: float) -> None:
-        self._poll_seconds = _FIRST_POLL
+        self._poll_seconds = self._backend.poll_seconds()[0]
         self._poll_at = min(self._poll_at, now + self._poll_seconds) if self._poll_at > now else now
 
     def _poll(self, now: float) -> bool:
@@ -304,9 +312,9 @@ class Driver:
         is_changed = False
         for one in found:
             is_changed |= self._apply(one, statuses.get(one.id), now)
-        self._poll_seconds = _FIRST_POLL if is_changed else min(1.5 * self._poll_seconds, _MAX_POLL)
-        if self._suspects:
-            self._poll_seconds = _FIRST_POLL
+        first, longest = self._backend.poll_seconds()
+        is_urgent = is_changed or self._suspects
+        self._poll_seconds = first if is_urgent else min(1.5 * self._poll_seconds, longest)
         self._poll_at = now + self._poll_seconds
         return is_changed
 

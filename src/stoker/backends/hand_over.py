@@ -146,8 +146,8 @@ class HandOver:
 
     def _submit(self, request: Request, jobs: list[ReadyJob]) -> bool:
         limits = self._backend.limits()
-        count = len(allocations.open_allocations(self._db, self._backend.name))
-        room = limits.allocations - count
+        known = allocations.open_allocations(self._db, self._backend.name)
+        room = self._backend.room(_wanted(request), known)
         if room <= 0:
             return False
         candidates = [self._candidate(job) for job in jobs]
@@ -202,13 +202,7 @@ class HandOver:
         by_id: dict[int, ReadyJob],
     ) -> bool:  # fmt: skip
         token = uuid.uuid4().hex[:16]
-        wanted = AllocationRequest(
-            gpus=request.gpus,
-            nodes=request.nodes,
-            seconds=limit,
-            options=request.options,
-            name=_name(by_id[chunks[0].jobs[0]]),
-        )
+        wanted = _wanted(request, limit, _name(by_id[chunks[0].jobs[0]]))
         folder = os.path.join(self._folder, token)
         found: list[Allocation] = []
         for task, chunk in enumerate(chunks):
@@ -306,6 +300,17 @@ class HandOver:
     def was_drained(self, one: Allocation) -> None:
         """A worker returned jobs that it could not start in time: treat them as long."""
         self._slow.update(allocations.profiles_of(self._db, one.id))
+
+
+def _wanted(request: Request, seconds: float | None = None, name: str = "") -> AllocationRequest:
+    return AllocationRequest(
+        gpus=request.gpus,
+        nodes=request.nodes,
+        seconds=seconds,
+        options=request.options,
+        model=request.model,
+        name=name,
+    )
 
 
 def _is_script(options: tuple[str, ...]) -> bool:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from stoker.backends.protocol import Backend
-from stoker.core.backends.capabilities import SLURM
+from stoker.core.backends.capabilities import RAY, SLURM
 from stoker.settings import Settings
 from stoker.store.backends import BackendRow
 
 
 def open_backend(row: BackendRow, settings: Settings) -> Backend:
-    """Return the backend. Raises Unavailable if a library that it needs is not installed."""
+    """Return the backend. Its engine is contacted by its first method."""
     if row.kind == SLURM:
         from stoker.backends.slurm.slurm_backend import SlurmBackend
 
         return SlurmBackend(row.name, row.options, row.environment)
+    if row.kind == RAY:
+        from stoker.backends.ray.ray_backend import RayBackend
+
+        return RayBackend(row.name, row.options, row.environment, row.folder or settings.state_dir)
     raise NotImplementedError(row.kind)

@@ -6,7 +6,7 @@ known then, and nothing is changed. `submit` raises `Rejected` if the engine ref
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from stoker.core.backends.nodes import Node
@@ -40,6 +40,7 @@ class AllocationRequest(Record):
     nodes: int = 1
     seconds: float | None = None  # time limit; None: the default of the engine
     options: tuple[str, ...] = ()  # K=V, over the options of the backend
+    model: str | None = None  # part of the name of the GPUs' model
     name: str = ""
 
 
@@ -71,11 +72,21 @@ class Limits(Record):
 
 class Backend(Protocol):
     name: str
+    linger_seconds: float  # how long its driver waits for more jobs; 0: connecting costs little
 
     def nodes(self) -> list[Node]:
         """The nodes, with what is free on them."""
 
     def limits(self) -> Limits: ...
+
+    def room(self, request: AllocationRequest, known: Sequence[Allocation]) -> int:
+        """How many more allocations with this request the backend takes now.
+
+        `known`: all allocations that have not ended.
+        """
+
+    def poll_seconds(self) -> tuple[float, float]:
+        """Seconds between two polls: after a change, and at most while nothing changes."""
 
     def submit(self, batch: Batch) -> dict[int, str]:
         """Request the allocations; returns their ids by task.

@@ -64,7 +64,7 @@ class Worker(EventListener):
     def __init__(self, folder: str, identity: str) -> None:
         self._folder = folder
         self._identity = identity
-        self._node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        self._node = _node_name()
         self._started_at = time.monotonic()
         self._events = Events(folder)
         self.source = ChunkSource(folder)
@@ -381,6 +381,14 @@ def _remove_leftovers() -> None:
             os.close(lock)
 
 
+def _node_name() -> str:
+    """The name of this node in its engine."""
+    for key in ("SLURMD_NODENAME", "STOKER_WORKER_NODE"):
+        if os.environ.get(key):
+            return os.environ[key]
+    return socket.gethostname()
+
+
 def _cpu_slots(is_single: bool) -> int:
     """How many jobs without a GPU run at once: the CPUs of the allocation."""
     if is_single:
@@ -389,7 +397,19 @@ def _cpu_slots(is_single: bool) -> int:
     return int(given) if given.isdigit() and int(given) else len(os.sched_getaffinity(0))
 
 
+def _end_with_parent() -> None:
+    """End when the process ends that the engine would end: jobs must not outlive it."""
+    parent = os.environ.get("STOKER_WORKER_PARENT", "")
+    if parent.isdigit():
+        from stoker.supervisor.parent_death import send_at_parent_death
+
+        send_at_parent_death(signal.SIGKILL)
+        if os.getppid() != int(parent):
+            raise SystemExit(1)
+
+
 def main(arguments: list[str]) -> int:
+    _end_with_parent()
     folder, option, identity = arguments
     assert option == "--as"
     try:

@@ -36,8 +36,10 @@ def _submitted(db: Database, row: JobRow, engine: str) -> str:
         ahead = allocations.ahead_in_chunk(db, row.allocation, row.id)
         behind = f" after {plural(ahead, 'other job')}" if ahead else " soon"
         return f"it runs{behind} in an allocation on node {one.node}"
-    number = f" as job {one.engine_id}" if one.engine_id else ""
     reason = f": {one.reason}" if one.reason else ""
+    if engine == _ENGINES[RAY]:  # which has no queue
+        return f"it has been handed over to the driver of Ray{reason}"
+    number = f" as job {one.engine_id}" if one.engine_id else ""
     return f"it is in the queue of {engine}{number}{reason}"
 
 

@@ -17,6 +17,7 @@ from stoker.backends.protocol import (
     END_SIGNAL_SECONDS,
     PENDING,
     UNKNOWN,
+    AllocationRequest,
     Batch,
     Limits,
     Rejected,
@@ -38,10 +39,14 @@ from stoker.store.allocations import Allocation
 
 _NAME = "stoker-"  # before the token in the name of a Slurm job
 _MAX_ALLOCATIONS = 1000
+_FIRST_POLL = 2.0
+_MAX_POLL = 30.0
 _EXPORTED = "HOME,PATH,USER,LOGNAME,LANG"
 
 
 class SlurmBackend:
+    linger_seconds = 0.0
+
     def __init__(
         self, name: str, options: dict[str, str], environment: dict[str, str] | None = None
     ) -> None:
@@ -76,6 +81,12 @@ class SlurmBackend:
             most = int(self._own.get("max-jobs") or _MAX_ALLOCATIONS)
             self._limits = Limits(tasks=max(1, min(tasks, most)), allocations=most)
         return self._limits
+
+    def room(self, request: AllocationRequest, known: Sequence[Allocation]) -> int:
+        return max(0, self.limits().allocations - len(known))
+
+    def poll_seconds(self) -> tuple[float, float]:
+        return _FIRST_POLL, _MAX_POLL
 
     # -- submit and adopt ------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ CAPABILITIES = {
         refused={
             "gpu_ids": "GPU indices differ from node to node",
             "prefer": "GPU indices differ from node to node",
+            "min_gpu_mem": "Ray does not report the memory of GPUs",
         },
         nodes=True,
     ),

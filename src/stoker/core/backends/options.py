@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stoker.core.backends.capabilities import RAY, SLURM
+from stoker.core.formats.sizes import parse_size
 from stoker.core.formats.suggestions import nearest
 from stoker.errors import UsageError
 
@@ -22,7 +23,11 @@ OWN = {
     RAY: {
         "address": "address of the Ray cluster (default: $RAY_ADDRESS)",
         "token-file": "file with the authentication token of the cluster",
-        "python": "Python interpreter with Stoker on the nodes (default: that of the daemon)",
+        "python": "Python interpreter with Stoker on the nodes (default: the one that runs Ray)",
+        "idle": "seconds after which GPUs without jobs return to Ray (default: 60)",
+        "node-folder": "folder for files of jobs on nodes that do not share them (default: in the"
+        " temporary folder)",
+        "max-size": "most that a job's folder may have to be sent to a node (default: 200M)",
         "shared": "whether all nodes see the same files: yes or no (default: found out)",
     },
 }
@@ -59,5 +64,24 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
                 f"`{key}` is not an option of a Ray backend",
                 f"did you mean `{near}`?" if near else f"options: {known}",
             )
+        if kind == RAY:
+            _check_ray_option(key, value)
         if key == "max-jobs" and not (value.isdigit() and int(value)):
             raise UsageError(f"`max-jobs` must be a number from 1, not `{value}`")
+
+
+def _check_ray_option(key: str, value: str) -> None:
+    if key == "address" and value.startswith("ray://"):
+        raise UsageError(
+            f"`{value}` is an address of the Ray client, which is not supported",
+            "run a node of the cluster on this host (ray start --address=HOST:6379 --num-gpus=0) "
+            "and use address=HOST:6379",
+        )
+    if key == "shared" and value not in ("yes", "no"):
+        raise UsageError(f"`shared` must be yes or no, not `{value}`")
+    if key == "idle" and not (value.isdigit() and int(value)):
+        raise UsageError(f"`idle` must be a number of seconds from 1, not `{value}`")
+    if key == "max-size":
+        parse_size(value)
+    if key == "node-folder" and not value.startswith("/"):
+        raise UsageError(f"`node-folder` must be an absolute path, not `{value}`")

@@ -1,0 +1,349 @@
+"""The actor on each node: holds GPUs of the node and runs workers with them.
+
+Ray sends this module to the node by value, so Ray's Python there does not need Stoker: this module
+imports only the standard library, and Ray where it is needed. The workers do need it, in the Python
+interpreter of the option `python`.
+
+The actor is detached: it survives the driver that created it. GPUs that it does not need return to
+Ray after the idle time, and an actor without workers exits after it. Workers end with the actor.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_GROW_SECONDS = 20.0  # after this long, other Ray users have taken the GPUs
+_KILL_SECONDS = 30.0  # after the grace period, before a worker is killed
+_KEPT_SECONDS = 7 * 86400.0  # files of allocations and folders that no driver asked for
+_OUTPUT_BYTES = 2000
+_CHECK_SECONDS = 60.0
+_CHECK = "from stoker.backends.chunk_files import VERSION; print(VERSION)"
+
+
+class GpuHolder:
+    """A child of the actor with further GPUs; ends with it."""
+
+    def gpus(self) -> list[str]:
+        return _visible_gpus()
+
+
+class NodeActor:
+    """Methods are called one after the other; a thread watches idle GPUs."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._idle_seconds = float(config["idle"])
+        self._python = config["python"] or sys.executable
+        self._version = str(config["version"])
+        self._folder = os.path.join(
+            config["folder"] or os.path.join(tempfile.gettempdir(), f"stoker-ray-{os.getuid()}"),
+            f"{config['tag']}-{socket.gethostname()}",
+        )
+        self._lock = threading.RLock()
+        own = _visible_gpus() if config["gpus"] else []
+        self._held: dict[str, int] = dict.fromkeys(own, 0)  # GPU: holder; 0 is the actor itself
+        self._holders: dict[int, Any] = {}
+        self._growing: dict[int, tuple[Any, Any, int, float]] = {}
+        self._next_holder = 1
+        self._used: dict[str, str] = {}  # GPU: allocation
+        self._used_at: dict[str, float] = {}  # when a GPU was used last
+        self._allocations: dict[str, _Allocation] = {}
+        self._busy_at = time.monotonic()
+        self._problem: str | None = None
+        self._checked_at = 0.0
+        self._find_leftovers()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def status(self) -> dict[str, Any]:
+        """What the actor holds and runs."""
+        with self._lock:
+            self._tend()
+            if self._problem is not None:
+                self._check_python()
+            return {
+                "free": len(self._held) - len(self._used),
+                "growing": sum(count for _, _, count, _ in self._growing.values()),
+                "problem": self._problem,
+                "allocations": {id: one.describe() for id, one in self._allocations.items()},
+            }
+
+    def prepare(self) -> str:
+        """Check that workers can run here; returns the folder for copies of files."""
+        with self._lock:
+            self._check_python()
+            return self._folder
+
+    def _check_python(self) -> None:
+        """Find out whether the Python interpreter of workers has this version of Stoker."""
+        now = time.monotonic()
+        if self._checked_at and now - self._checked_at < _CHECK_SECONDS:
+            return
+        self._checked_at = now
+        try:
+            done = subprocess.run(
+                [self._python, "-P", "-c", _CHECK], capture_output=True, text=True, timeout=60,
+                stdin=subprocess.DEVNULL, env=_worker_environment(), check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            self._problem = f"`{self._python}` cannot be run: {error}"
+            return
+        if done.returncode:
+            self._problem = f"`{self._python}` has no Stoker: install stoker[ray] there"
+        elif done.stdout.strip() != self._version:
+            self._problem = f"`{self._python}` has another version of Stoker: install the same one"
+        else:
+            self._problem = None
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(min(1.0, self._idle_seconds / 2))
+            with self._lock:
+                self._tend()
+                is_busy = self._growing or any(one.is_running for one in self._allocations.values())
+                if is_busy:
+                    self._busy_at = time.monotonic()
+                elif time.monotonic() - self._busy_at > self._idle_seconds:
+                    os._exit(0)  # the lock is held: no worker can be started now
+
+    def _tend(self) -> None:
+        """Note workers that ended, holders that are ready, and release GPUs that are idle."""
+        now = time.monotonic()
+        for id, one in self._allocations.items():
+            if one.poll(now):
+                for gpu in [gpu for gpu, user in self._used.items() if user == id]:
+                    del self._used[gpu]
+                    self._used_at[gpu] = now
+        self._take_grown(now)
+        for number in list(self._holders):
+            gpus = [gpu for gpu, holder in self._held.items() if holder == number]
+            last = max(self._used_at.get(gpu, 0.0) for gpu in gpus)
+            if not any(gpu in self._used for gpu in gpus) and now - last > self._idle_seconds:
+                self._release(number, gpus)
+
+    # -- GPUs ------------------------------------------------------------------------------------
+
+    def grow(self, count: int) -> None:
+        """Request more GPUs of this node from Ray; `status` counts them when they are there."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        node = ray.get_runtime_context().get_node_id()
+        with self._lock:
+            holder: Any = ray.remote(GpuHolder).options(
+                num_gpus=count, num_cpus=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            ).remote()  # fmt: skip
+            self._growing[self._next_holder] = (
+                holder, holder.gpus.remote(), count, time.monotonic(),
+            )  # fmt: skip
+            self._next_holder += 1
+
+    def _take_grown(self, now: float) -> None:
+        if not self._growing:
+            return
+        import ray
+
+        for number, (holder, answer, _, since) in list(self._growing.items()):
+            if ray.wait([answer], timeout=0)[0]:
+                del self._growing[number]
+                try:
+                    gpus = ray.get(answer)
+                except ray.exceptions.RayError:
+                    continue
+                self._holders[number] = holder
+                self._held.update(dict.fromkeys(gpus, number))
+                self._used_at.update(dict.fromkeys(gpus, now))
+            elif now - since > _GROW_SECONDS:
+                del self._growing[number]
+                ray.kill(holder)
+
+    def _release(self, number: int, gpus: list[str]) -> None:
+        import ray
+
+        for gpu in gpus:
+            del self._held[gpu]
+        ray.kill(self._holders.pop(number))
+
+    def _take_gpus(self, id: str, count: int) -> list[str] | None:
+        """Choose GPUs for an allocation; None if fewer are free.
+
+        GPUs of the actor and of holders that are in use come first, so that others become idle.
+        """
+        busy = {self._held[gpu] for gpu in self._used} | {0}
+        free = [gpu for gpu in self._held if gpu not in self._used]
+        free.sort(key=lambda gpu: (self._held[gpu] not in busy, self._held[gpu], gpu))
+        if len(free) < count:
+            return None
+        chosen = free[:count]
+        self._used.update(dict.fromkeys(chosen, id))
+        return sorted(chosen, key=lambda gpu: (len(gpu), gpu))
+
+    # -- workers ---------------------------------------------------------------------------------
+
+    def start(self, id: str, folder: str, gpus: int, node: str, identity: str) -> bool:
+        """Start a worker for the chunk in this folder; harmless to repeat.
+
+        Returns False if the GPUs are not free. Relative folders are in the folder for copies.
+        """
+        with self._lock:
+            if id in self._allocations:
+                return True
+            chosen = self._take_gpus(id, gpus)
+            if chosen is None:
+                return False
+            self._busy_at = time.monotonic()
+            path = os.path.join(self._folder, folder)
+            env = _worker_environment() | {
+                "CUDA_VISIBLE_DEVICES": ",".join(chosen),
+                "STOKER_WORKER_SLOTS": "1",
+                "STOKER_WORKER_NODE": node,
+                "STOKER_WORKER_PARENT": str(os.getpid()),
+            }
+            words = [self._python, "-P", "-m", "stoker.backends.worker", path, "--as", identity]
+            output = os.path.join(path, "worker.out")
+            try:
+                with open(output, "ab") as file:
+                    process = subprocess.Popen(
+                        words, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=file,
+                        stderr=subprocess.STDOUT, start_new_session=True,
+                    )  # fmt: skip
+            except OSError as error:
+                self._allocations[id] = _Allocation(None, path, chosen, f"{error}")
+            else:
+                self._allocations[id] = _Allocation(process, path, chosen)
+            return True
+
+    def stop(self, ids: list[str], grace: float) -> None:
+        """End workers: SIGTERM, and SIGKILL after the grace period of their jobs."""
+        with self._lock:
+            for id in ids:
+                if id in self._allocations:
+                    self._allocations[id].stop(grace)
+
+    def forget(self, ids: list[str]) -> None:
+        """Kill the workers of these allocations if they run, and delete copies of their files."""
+        with self._lock:
+            for id in ids:
+                one = self._allocations.get(id)
+                if one is None:
+                    continue
+                one.kill()
+                self._tend()
+                del self._allocations[id]
+                if one.folder.startswith(self._folder + os.sep):
+                    shutil.rmtree(one.folder, ignore_errors=True)
+
+    # -- files -----------------------------------------------------------------------------------
+
+    def sees(self, path: str, value: str) -> bool:
+        """Whether a file with this content is visible here."""
+        try:
+            with open(path, encoding="utf-8") as file:
+                return file.read() == value
+        except OSError:
+            return False
+
+    def _find_leftovers(self) -> None:
+        """Copies of chunks that an earlier actor on this node ran."""
+        place = os.path.join(self._folder, "batches")
+        now = time.time()
+        for token in _names(place):
+            for task in _names(os.path.join(place, token)):
+                path = os.path.join(place, token, task)
+                if now - os.stat(path).st_mtime > _KEPT_SECONDS:
+                    shutil.rmtree(path, ignore_errors=True)
+                    continue
+                self._allocations[f"{token}/{task}"] = _Allocation(
+                    None, path, [], "the Stoker actor on its node ended"
+                )
+
+
+class _Allocation:
+    """A worker process."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes] | None, folder: str, gpus: list[str], why: str = ""
+    ) -> None:
+        self.folder = folder
+        self._process = process
+        self._gpus = gpus
+        self._why = why  # it did not run or was lost
+        self._code: int | None = None
+        self._kill_at: float | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._code is None
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "is_running": self.is_running,
+            "code": self._code,
+            "why": self._why,
+            "gpus": self._gpus,
+        }
+
+    def poll(self, now: float) -> bool:
+        """Whether it has ended."""
+        if self._process is not None and self._code is None:
+            if self._kill_at is not None and now > self._kill_at:
+                self._process.kill()
+            self._code = self._process.poll()
+            if self._code:
+                self._why = _last_line(os.path.join(self.folder, "worker.out"))
+        return not self.is_running
+
+    def stop(self, grace: float) -> None:
+        if self.is_running and self._kill_at is None:
+            assert self._process is not None
+            self._process.send_signal(signal.SIGTERM)
+            self._kill_at = time.monotonic() + grace + _KILL_SECONDS
+
+    def kill(self) -> None:
+        if self.is_running:
+            assert self._process is not None
+            self._process.kill()
+            self._process.wait()
+
+
+def _visible_gpus() -> list[str]:
+    """The GPUs that Ray assigned to this process."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return [name for name in named.split(",") if name]
+
+
+def _worker_environment() -> dict[str, str]:
+    """The environment of Ray on this node, without variables that are for Ray's own workers."""
+    own = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "STOKER_")
+    return {key: value for key, value in os.environ.items() if not key.startswith(own)}
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
+
+
+def _last_line(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - _OUTPUT_BYTES))
+            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return ""
+    return lines[-1].strip() if lines else ""
