@@ -18,11 +18,19 @@ import sqlite3
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from stoker.backends.chunk_files import EVENTS, JOBS, OWNER
 from stoker.backends.driver import Driver
-from stoker.backends.protocol import ENDED, PENDING, RUNNING, Batch, Limits, Status
+from stoker.backends.protocol import (
+    ENDED,
+    PENDING,
+    RUNNING,
+    AllocationRequest,
+    Batch,
+    Limits,
+    Status,
+)
 from stoker.core.backends.nodes import Node
 from stoker.core.model import Context, JobSpec, Request
 from stoker.settings import Settings
@@ -60,6 +68,8 @@ class Task:
 class SimulatedSlurm:
     """First come, first served on whole GPUs. Counts the requests that a controller would get."""
 
+    linger_seconds = 0.0
+
     def __init__(
         self, clock: VirtualClock, nodes: int, gpus: int, seconds: float, seed: int
     ) -> None:
@@ -92,6 +102,12 @@ class SimulatedSlurm:
 
     def limits(self) -> Limits:
         return Limits(tasks=1000, allocations=1000)
+
+    def room(self, request: AllocationRequest, known: Sequence[Allocation]) -> int:
+        return max(0, 1000 - len(known))
+
+    def poll_seconds(self) -> tuple[float, float]:
+        return 2.0, 30.0
 
     def submit(self, batch: Batch) -> dict[int, str]:
         self._count("sbatch")

@@ -172,6 +172,13 @@ class LineReader:
         return list(_parsed(data[:end]))
 
 
+def read_lines(path: str) -> Iterator[dict[str, Any]]:
+    """All records of a file; none if it does not exist."""
+    reader = LineReader(path)
+    while found := reader.read():
+        yield from found
+
+
 def _parsed(data: bytes) -> Iterator[dict[str, Any]]:
     for line in data.splitlines():
         try:
@@ -225,3 +232,6 @@ class Events:
         if self._is_dirty:
             os.fdatasync(self._descriptor)
             self._is_dirty = False
+
+    def close(self) -> None:
+        os.close(self._descriptor)

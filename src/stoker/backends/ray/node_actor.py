@@ -10,10 +10,12 @@ Ray after the idle time, and an actor without workers exits after it. Workers en
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,7 @@ _GROW_SECONDS = 20.0  # after this long, other Ray users have taken the GPUs
 _KILL_SECONDS = 30.0  # after the grace period, before a worker is killed
 _KEPT_SECONDS = 7 * 86400.0  # files of allocations and folders that no driver asked for
 _OUTPUT_BYTES = 2000
+_EVENT_BYTES = 1 << 18
 _CHECK_SECONDS = 60.0
 _CHECK = "from stoker.backends.chunk_files import VERSION; print(VERSION)"
 
@@ -80,11 +83,14 @@ class NodeActor:
                 "allocations": {id: one.describe() for id, one in self._allocations.items()},
             }
 
-    def prepare(self) -> str:
-        """Check that workers can run here; returns the folder for copies of files."""
+    def prepare(self, path: str, value: str) -> dict[str, Any]:
+        """Check that workers can run here; returns where files are, and the interpreter.
+
+        `sees`: whether the file at this path is visible here, with this value.
+        """
         with self._lock:
             self._check_python()
-            return self._folder
+            return {"folder": self._folder, "python": self._python, "sees": _sees(path, value)}
 
     def _check_python(self) -> None:
         """Find out whether the Python interpreter of workers has this version of Stoker."""
@@ -244,31 +250,128 @@ class NodeActor:
                 self._tend()
                 del self._allocations[id]
                 if one.folder.startswith(self._folder + os.sep):
-                    shutil.rmtree(one.folder, ignore_errors=True)
+                    self._remove_files(one.folder)
 
     # -- files -----------------------------------------------------------------------------------
 
-    def sees(self, path: str, value: str) -> bool:
-        """Whether a file with this content is visible here."""
-        try:
-            with open(path, encoding="utf-8") as file:
-                return file.read() == value
-        except OSError:
+    def write(self, pieces: list[dict[str, Any]]) -> None:
+        """Write parts of files: name, offset, data, mode and target of a link."""
+        for piece in pieces:
+            path = self._path(piece["name"])
+            _make_private(self._folder, os.path.dirname(path))
+            if piece["target"] is not None:
+                if not os.path.lexists(path):
+                    os.symlink(piece["target"], path)
+                continue
+            flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            flags |= 0 if piece["offset"] else os.O_TRUNC
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                os.fchmod(descriptor, piece["mode"])
+                with open(descriptor, "wb", closefd=False) as file:
+                    file.seek(piece["offset"])
+                    file.write(piece["data"])
+            finally:
+                os.close(descriptor)
+
+    def has_folder(self, digest: str) -> bool:
+        """Whether a copy of a job's folder with this content is here."""
+        path = self._path(f"folders/{digest}")
+        if not os.path.isdir(path):
             return False
+        os.utime(path)  # it is in use
+        return True
+
+    def finish_folder(self, digest: str) -> None:
+        """All files of a job's folder were written."""
+        path = self._path(f"folders/{digest}")
+        _make_private(self._folder, f"{path}.new")  # it may be empty
+        os.rename(f"{path}.new", path)
+
+    def read_events(self, id: str, offset: int) -> bytes:
+        """Complete lines of the event file of an allocation, from an offset."""
+        with self._lock:
+            one = self._allocations[id]
+        try:
+            with open(os.path.join(one.folder, "events.jsonl"), "rb") as file:
+                file.seek(offset)
+                data = file.read(_EVENT_BYTES)
+        except FileNotFoundError:
+            return b""
+        return data[: data.rfind(b"\n") + 1]
+
+    def listing(self, names: list[str], trees: list[str]) -> tuple[list[dict[str, Any]], int]:
+        """These files, and everything in these folders, as far as they exist; and the time."""
+        found = [entry for name in names for entry in self._entry(name)]
+        for tree in trees:
+            for place, folders, files in os.walk(self._path(tree)):
+                relative = os.path.relpath(place, self._folder)
+                for name in (*folders, *files):
+                    found += self._entry(os.path.join(relative, name))
+        return found, time.time_ns()
+
+    def _entry(self, name: str) -> list[dict[str, Any]]:
+        path = self._path(name)
+        try:
+            info = os.lstat(path)
+            is_link = stat.S_ISLNK(info.st_mode)
+            target = os.readlink(path) if is_link else None
+        except OSError:
+            return []
+        if not (is_link or stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
+            return []
+        return [
+            {"name": name, "size": info.st_size, "mtime_ns": info.st_mtime_ns,
+             "mode": info.st_mode, "target": target}
+        ]  # fmt: skip
+
+    def read(self, name: str, offset: int, size: int) -> bytes:
+        """A part of a file."""
+        with open(self._path(name), "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def _path(self, name: str) -> str:
+        path = os.path.normpath(os.path.join(self._folder, name))
+        if not path.startswith(self._folder + os.sep):
+            raise ValueError(f"`{name}` is not in the folder of the actor")
+        return path
 
     def _find_leftovers(self) -> None:
-        """Copies of chunks that an earlier actor on this node ran."""
-        place = os.path.join(self._folder, "batches")
+        """Find copies of chunks that an earlier actor on this node ran; delete old files."""
         now = time.time()
+        for name in _names(os.path.join(self._folder, "folders")):
+            _remove_old(os.path.join(self._folder, "folders", name), now)
+        for name in _names(os.path.join(self._folder, "files", "calls")):
+            _remove_old(os.path.join(self._folder, "files", "calls", name), now)
+        place = os.path.join(self._folder, "batches")
         for token in _names(place):
             for task in _names(os.path.join(place, token)):
                 path = os.path.join(place, token, task)
-                if now - os.stat(path).st_mtime > _KEPT_SECONDS:
-                    shutil.rmtree(path, ignore_errors=True)
-                    continue
-                self._allocations[f"{token}/{task}"] = _Allocation(
-                    None, path, [], "the Stoker actor on its node ended"
-                )
+                if not _remove_old(path, now):
+                    self._allocations[f"{token}/{task}"] = _Allocation(
+                        None, path, [], "the Stoker actor on its node ended"
+                    )
+
+    def _remove_files(self, folder: str) -> None:
+        """Delete the copy of a chunk, and the files of its jobs."""
+        try:
+            with open(os.path.join(folder, "jobs.jsonl"), encoding="utf-8") as file:
+                jobs = [line["job"] for line in map(json.loads, file) if "job" in line]
+        except (OSError, ValueError):
+            jobs = []
+        by_folder: dict[str, set[str]] = {}
+        for job in jobs:
+            by_folder.setdefault(f"files/jobs/{job // 1000}", set()).add(str(job))
+        for place, numbers in by_folder.items():
+            for name in _names(self._path(place)):
+                if name.partition("-")[0].partition(".")[0] in numbers:
+                    _remove(os.path.join(self._path(place), name))
+        results = {f"result-{job}" for job in jobs}
+        for call in _names(self._path("files/calls")):
+            for name in results.intersection(_names(self._path(f"files/calls/{call}"))):
+                _remove(self._path(f"files/calls/{call}/{name}"))
+        _remove(folder)
 
 
 class _Allocation:
@@ -329,6 +432,46 @@ def _worker_environment() -> dict[str, str]:
     """The environment of Ray on this node, without variables that are for Ray's own workers."""
     own = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "STOKER_")
     return {key: value for key, value in os.environ.items() if not key.startswith(own)}
+
+
+def _sees(path: str, value: str) -> bool:
+    """Whether a file with this content is visible here."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read() == value
+    except OSError:
+        return False
+
+
+def _make_private(base: str, folder: str) -> None:
+    """Create a folder below `base`, which must belong to this user alone."""
+    if not os.path.isdir(folder):
+        os.makedirs(base, 0o700, exist_ok=True)
+        info = os.lstat(base)
+        if info.st_uid != os.getuid() or info.st_mode & 0o022 or not stat.S_ISDIR(info.st_mode):
+            raise PermissionError(f"`{base}` is not a private folder of this user")
+        os.makedirs(folder, 0o700, exist_ok=True)
+
+
+def _remove_old(path: str, now: float) -> bool:
+    """Remove a folder that was not used for long; returns whether it was removed."""
+    try:
+        is_old = now - os.stat(path).st_mtime > _KEPT_SECONDS
+    except OSError:
+        return True
+    if is_old:
+        _remove(path)
+    return is_old
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    try:
+        os.unlink(path)
+    except OSError:
+        pass
 
 
 def _names(folder: str) -> list[str]:

@@ -11,9 +11,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 import socket
+import tempfile
 import time
 from collections.abc import Iterable, Sequence
+from functools import lru_cache, partial
 
 from stoker.backends import chunk_files
 from stoker.backends.protocol import (
@@ -27,9 +30,13 @@ from stoker.backends.protocol import (
 )
 from stoker.backends.ray.client_process import DEAD, OK
 from stoker.backends.ray.connection import RayConnection
+from stoker.backends.ray.copied_folder import FolderReader, TooLarge
 from stoker.backends.ray.placement import Place, choose, reserve_for, waiting_words
+from stoker.backends.ray.returned_files import Return
+from stoker.backends.ray.sent_files import NodePlace, Sender, read_jobs
 from stoker.core.backends.nodes import DOWN, UP, Node
 from stoker.core.fields import from_fields
+from stoker.core.formats.sizes import parse_size
 from stoker.core.record import Record
 from stoker.store.allocations import Allocation
 
@@ -47,6 +54,13 @@ _AVOID_SECONDS = 60.0  # no further worker on a node where one could not start
 _POLL_SECONDS = 1.0
 _BUSY_POLL_SECONDS = 0.3  # while actors start
 _BATCH = 1000
+_COPY_SECONDS = 20.0  # for one message with a part of a file
+_MAX_SIZE = "200M"
+_ACTOR_ENDED = "the Stoker actor on its node ended"
+
+
+class _NodeProblem(Exception):
+    """A node did not answer, or could not read or write a file."""
 
 
 class _Rank(Record):
@@ -55,6 +69,7 @@ class _Rank(Record):
     node: str
     name: str
     actor: str
+    is_shared: bool
 
 
 class _Actor:
@@ -66,6 +81,8 @@ class _Actor:
         self.is_ready = False  # it has answered
         self.is_late = False
         self.gpus = 0  # that it was created with, until it is ready
+        self.is_shared = True  # it sees the files of the queue
+        self.place = NodePlace(folder="", python="")
         self.status: dict[str, Any] = {}
 
     @property
@@ -97,6 +114,9 @@ class RayBackend:
         self._cancelled: set[int] = set()
         self._avoided: dict[str, tuple[float, str]] = {}  # nodes: until when, and why
         self._is_busy = False
+        self._folders = FolderReader(parse_size(options.get("max-size", _MAX_SIZE)))
+        self._returns: dict[int, Return] = {}  # of nodes that do not share files
+        self._probe_file: tuple[str, str] | None = None
 
     # -- capacity --------------------------------------------------------------------------------
 
@@ -139,7 +159,8 @@ class RayBackend:
             node["gpus"] // request.gpus if request.gpus else node["cpus"] for node in up
         ) // max(1, request.nodes)  # fmt: skip
         kind = (request.gpus, request.nodes)
-        alike = [one for one in known if (one.request["gpus"], one.request["nodes"]) == kind]
+        requests = [_request(one.request) for one in known]
+        alike = [one for one in requests if (one.gpus, one.nodes) == kind]
         return max(0, 2 * max(1, slots) - len(alike))
 
     def poll_seconds(self) -> tuple[float, float]:
@@ -198,29 +219,50 @@ class RayBackend:
     def _status(self, one: Allocation, ranks: tuple[_Rank, ...]) -> Status:
         rank = ranks[0]
         actor = self._actors.get(rank.node)
-        if actor is None or actor.id != rank.actor:
-            is_alive = self._is_alive(rank.node)
-            words = "the Stoker actor on its node ended" if is_alive else "its node failed"
-            return Status(state=ENDED, reason=words, node=rank.name, cause="lost")
+        is_gone = actor is None or actor.id != rank.actor
+        if not self._is_alive(rank.node):
+            return Status(state=ENDED, reason="its node failed", node=rank.name, cause="lost")
+        if is_gone and rank.is_shared:
+            return Status(state=ENDED, reason=_ACTOR_ENDED, node=rank.name, cause="lost")
+        if actor is None:  # a new actor finds the files of the earlier one
+            self._create(rank.node, 0)
+            return Status(state=RUNNING, reason=_ACTOR_ENDED, node=rank.name)
         if not actor.is_ready or actor.is_late:
             return Status(state=RUNNING, reason="its node does not answer", node=rank.name)
         info = actor.allocations.get(_id(one))
+        if info is None and is_gone:
+            return Status(state=ENDED, reason=_ACTOR_ENDED, node=rank.name, cause="lost")
         if info is None:  # the request to start it did not arrive
             self._start([(one, ranks)])
             return Status(state=PENDING, reason=f"starts on {rank.name}", node=rank.name)
-        if info["is_running"]:
-            return Status(state=RUNNING, node=rank.name)
+        problem = None if rank.is_shared else self._exchange(one, actor)
+        if info["is_running"] or problem is not None:
+            return Status(state=RUNNING, reason=problem or "", node=rank.name)
         return self._ended(one, rank, info)
+
+    def _exchange(self, one: Allocation, actor: _Actor) -> str | None:
+        """Exchange files with a node that does not share them; None if everything is here."""
+        if one.id not in self._returns:
+            self._returns[one.id] = Return(
+                _id(one), self._chunk(one), self._files, partial(self._call_one, actor.id)
+            )
+        try:
+            is_complete = self._returns[one.id].exchange()
+        except _NodeProblem as error:
+            return f"files cannot be fetched: {error}"
+        return None if is_complete else "its files are fetched"
 
     def _ended(self, one: Allocation, rank: _Rank, info: dict[str, Any]) -> Status:
         if one.id in self._cancelled:
             return Status(state=ENDED, reason="cancelled", node=rank.name, cause="engine_cancel")
         code, why = info["code"], info["why"]
+        if code is None:
+            return Status(state=ENDED, reason=why, node=rank.name, cause="lost")
         if code == 0:
             return Status(state=ENDED, reason="completed", node=rank.name, cause="lost")
-        how = f"was killed by signal {-code}" if code and code < 0 else "failed"
+        how = f"was killed by signal {-code}" if code < 0 else "failed"
         words = f"its worker {how}{f': {why}' if why else ''}"
-        if not os.path.exists(os.path.join(self._chunk(one), chunk_files.OWNER)):
+        if not os.path.exists(os.path.join(self._chunk(one), chunk_files.EVENTS)):
             # Its jobs return to the queue; they must not come back here at once.
             self._avoided[rank.node] = (time.monotonic() + _AVOID_SECONDS, words)
         return Status(state=ENDED, reason=words, node=rank.name, cause="lost")
@@ -261,11 +303,15 @@ class RayBackend:
     def _ask_new(self, known: list[Allocation], now: float) -> None:
         """Prepare actors that have just been created or found."""
         new = [node for node, actor in self._actors.items() if not actor.is_ready]
-        calls = [(self._actors[node].id, "prepare", ()) for node in new]
-        for node, (outcome, _) in zip(new, self._call(calls, _START_SECONDS), strict=True):
+        calls = [(self._actors[node].id, "prepare", self._probe()) for node in new]
+        for node, (outcome, value) in zip(new, self._call(calls, _START_SECONDS), strict=True):
             actor = self._actors[node]
             actor.is_ready = outcome == OK
-            if outcome == DEAD:
+            if outcome == OK:
+                option = self._options.get("shared")
+                actor.is_shared = value["sees"] if option is None else option == "yes"
+                actor.place = NodePlace(folder=value["folder"], python=value["python"])
+            elif outcome == DEAD:
                 del self._actors[node]
             elif not actor.is_ready and now - actor.since > _CREATE_SECONDS:
                 used = {rank.actor for one in known for rank in self._ranks(one)}
@@ -278,8 +324,26 @@ class RayBackend:
     ) -> list[tuple[str, Any]]:
         if not calls:
             return []
+        # A node that reads or writes large files may be slow, but the others must not wait.
         found: list[tuple[str, Any]] = self._ray.call("call", calls, seconds)
         return found
+
+    def _call_one(self, actor: str, method: str, *arguments: Any) -> Any:
+        """Call one actor. Raises _NodeProblem if it does not answer."""
+        outcome, value = self._call([(actor, method, arguments)], _COPY_SECONDS)[0]
+        if outcome != OK:
+            raise _NodeProblem(value or "its node does not answer")
+        return value
+
+    def _probe(self) -> tuple[str, str]:
+        """A file with a random value: nodes that see it share the files of the queue."""
+        if self._probe_file is None:
+            descriptor, path = tempfile.mkstemp(prefix=".ray-probe-", dir=self._files)
+            value = secrets.token_hex(16)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(value)
+            self._probe_file = (path, value)
+        return self._probe_file
 
     def _create(self, node: str, gpus: int) -> None:
         config = {
@@ -303,7 +367,7 @@ class RayBackend:
         found = {}
         starts = []
         for one in sorted(waiting, key=lambda one: one.id):
-            request = from_fields(AllocationRequest, one.request)
+            request = _request(one.request)
             chosen = choose(places, request.gpus, request.nodes, request.model)
             if chosen is None:
                 if time.time() - one.created_at > _PATIENCE_SECONDS:
@@ -323,14 +387,17 @@ class RayBackend:
         return found
 
     def _rank(self, node: str) -> _Rank:
-        return _Rank(node=node, name=self._node_name(node), actor=self._actors[node].id)
+        actor = self._actors[node]
+        return _Rank(
+            node=node, name=self._node_name(node), actor=actor.id, is_shared=actor.is_shared
+        )
 
     def _places(self, known: list[Allocation]) -> tuple[list[Place], list[str]]:
         """What is free on the nodes, and why some nodes cannot be used."""
         now = time.monotonic()
         users: dict[str, int] = {}  # jobs without a GPU, by node
         for one in known:
-            if not one.request["gpus"]:
+            if not _request(one.request).gpus:
                 for rank in self._ranks(one):
                     users[rank.node] = users.get(rank.node, 0) + 1
         places, problems = [], []
@@ -378,17 +445,51 @@ class RayBackend:
         calls: list[tuple[str, str, tuple[Any, ...]]] = []
         for one, ranks in starts:
             chunk = self._chunk(one)
+            try:
+                folders = [self._send(one, rank) for rank in ranks]
+            except (TooLarge, FileNotFoundError, NotADirectoryError, PermissionError) as error:
+                self._refuse(one, str(error))
+                continue
+            except _NodeProblem:
+                continue  # it is placed again in the next poll
             chunk_files.write_whole(
                 os.path.join(chunk, _PLACED), json.dumps([rank._asdict() for rank in ranks])
             )
             self._placed[one.id] = ranks
-            for rank in ranks:
+            for rank, folder in zip(ranks, folders, strict=True):
                 identity = f"{rank.actor[:12]}-{one.task}"
                 calls.append((
                     rank.actor, "start",
-                    (_id(one), chunk, one.request["gpus"], rank.name, identity),
+                    (_id(one), folder, _request(one.request).gpus, rank.name, identity),
                 ))  # fmt: skip
         self._call(calls)
+
+    def _send(self, one: Allocation, rank: _Rank) -> str:
+        """Send the files of an allocation if its node needs them; returns its folder there."""
+        if rank.is_shared:
+            return self._chunk(one)
+        folder = f"batches/{_id(one)}"
+        call = partial(self._call_one, rank.actor)
+        sender = Sender(
+            self._folders,
+            self._actors[rank.node].place,
+            lambda pieces: call("write", [piece._asdict() for piece in pieces]),
+            partial(call, "has_folder"),
+            partial(call, "finish_folder"),
+        )
+        sender.send(self._chunk(one), folder, self._files)
+        return folder
+
+    def _refuse(self, one: Allocation, why: str) -> None:
+        """End the jobs of an allocation that cannot be started on any node."""
+        events = chunk_files.Events(self._chunk(one))
+        now = time.time()
+        events.write("owned", by="driver", node="", at=now)
+        for job in read_jobs(self._chunk(one)).values():
+            events.write("ended", job=job.job, attempt=job.attempt, status=None, at=now,
+                         cause="start_failed", detail=why)  # fmt: skip
+        events.write("closed", at=now, why=why)
+        events.close()
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -407,6 +508,7 @@ class RayBackend:
         ids = {one.id for one in known}
         self._cancelled &= ids
         self._placed = {id: ranks for id, ranks in self._placed.items() if id in ids}
+        self._returns = {id: one for id, one in self._returns.items() if id in ids}
 
     def cancel(self, allocations: Iterable[Allocation]) -> None:
         calls: list[tuple[str, str, tuple[Any, ...]]] = []
@@ -419,7 +521,15 @@ class RayBackend:
         return ""  # it is in the reason of the status
 
     def close(self) -> None:
+        if self._probe_file is not None:
+            os.unlink(self._probe_file[0])
+            self._probe_file = None
         self._ray.close()
+
+
+@lru_cache(maxsize=10_000)
+def _request(text: str) -> AllocationRequest:
+    return from_fields(AllocationRequest, json.loads(text))
 
 
 def _id(one: Allocation) -> str:
