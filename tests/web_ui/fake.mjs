@@ -48,6 +48,7 @@ export class Fake {
   logs = new Map();
   gpus = [];
   backends = [];
+  defaultBackend = 'local';
   sweeps = new Map();
   streams = new Set();
   ring = [];
@@ -263,7 +264,7 @@ export class Fake {
       gpu_error: null,
       gpus: this.gpus,
       backends: this.backends,
-      default_backend: 'local',
+      default_backend: this.defaultBackend,
       running: all.filter((one) => STARTED.includes(one.state)),
       queue: this.queue().map((one) => this.withWait(one)),
       recent: all

@@ -64,4 +64,16 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.field:has(select[name=on]) >> text=there is no backend `lab`');
   await page.selectOption('select[name=on]', 'local');
   await page.waitForSelector('.preview li');
+
+  // With a default backend, forms start with it; this host has to be chosen.
+  fake.backends = [backend('lab')];
+  fake.defaultBackend = 'lab';
+  await page.reload();
+  await open('/submit');
+  await page.fill('textarea[name=command]', 'python train.py');
+  assert.equal(await page.inputValue('select[name=on]'), 'lab');
+  await page.fill('input[name=nodes]', '2');
+  await until(() => fake.posted.nodes === 2 && fake.posted.on === undefined);
+  await page.selectOption('select[name=on]', 'local');
+  await until(() => fake.posted.on === 'local' && fake.posted.nodes === undefined);
 };
