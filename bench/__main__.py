@@ -18,13 +18,14 @@ from bench.lab import Lab, open_lab
 from bench.process import ToolError
 from bench.race import BenchPlan
 from bench.report import Section
+from bench.slurm import measure_slurm
 from bench.table import replace_between_markers
 from bench.throughput import measure_throughput
 from bench.tools import NAMES, chosen_tools
 from bench.tools.base import Tool
 from bench.workload import FORMS
 
-BENCHMARKS = ("throughput", "gap", "cli", "bulk", "depth", "clean")
+BENCHMARKS = ("throughput", "gap", "cli", "bulk", "depth", "clean", "slurm")
 
 
 def main() -> None:
@@ -77,6 +78,8 @@ def measure(name: str, lab: Lab, tools: Sequence[Tool], options: argparse.Namesp
         return measure_clean(lab, sizes[1:2] or sizes, options.repeats)
     if name == "depth":
         return measure_depth(lab, sizes, options.slots[0], options.repeats)
+    if name == "slurm":
+        return measure_slurm(lab, options.slurm_jobs, options.repeats)
     if name == "gap":
         plan = BenchPlan(options.forms, options.slots[:1], options.gap_jobs, options.repeats, True)
         return measure_gap(lab, tools, plan)
@@ -96,7 +99,8 @@ def parse_options(words: list[str]) -> argparse.Namespace:
     add("--slots", type=numbers, default=[4, 8], help="default 4,8; gap and depth use the first")
     add("--jobs", type=int, default=400, help="jobs per throughput run (default 400)")
     add("--gap-jobs", type=int, default=100, help="jobs per gap run (default 100)")
-    add("--repeats", type=int, default=5, help="default 5; at most 3 for bulk, depth and clean")
+    add("--repeats", type=int, default=5, help="default 5; at most 3 for bulk, depth, clean, slurm")
+    add("--slurm-jobs", type=int, default=2000, help="jobs per Slurm run (default 2000)")
     add("--samples", type=int, default=40, help="calls of each command in cli (default 40)")
     add("--sizes", type=numbers, default=[1_000, 100_000, 1_000_000], help="queue sizes")
     add("--forms", type=names, default=list(FORMS), help="shell,plain")
