@@ -253,7 +253,7 @@ def _run(options: argparse.Namespace, folder: str) -> None:
     driver = Driver(settings, "lab", clock, cluster)
     start, cpu, rounds = clock.now, resource.getrusage(resource.RUSAGE_SELF), 0
     simulated = 0.0
-    shared = os.path.join(folder, "shared", "batches")
+    shared = os.path.join(folder, "shared", "batches", "lab")
     while driver.round():
         rounds += 1
         clock.now += driver.timeout()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -335,3 +336,54 @@ def test_grid_sweep_runs_every_point(place: Place) -> None:
     place.lab.ok(*words, "sh", "-c", f"echo {{a}}{{b}} >> {path}")
     wait_until(lambda: path.exists() and len(path.read_text().split()) == 6, 60, "all trials")
     assert sorted(path.read_text().split()) == ["1x", "1y", "2x", "2y", "3x", "3y"]
+
+
+def test_adaptive_sweep_learns_from_its_trials(place: Place) -> None:
+    name = f"search{len(place.on)}"
+    search = ("--method", "tpe", "--metric", "y", "--trials", "4", "--max-parallel", "2")
+    command = "echo stoker: y={x}"
+    place.lab.ok("sweep", "-n", name, *place.on, *search, command, "x=interval(0,1)")
+    rows: list[dict[str, Any]] = []
+
+    def all_done() -> bool:
+        shown = place.lab.run("results", name, "--json").stdout  # no trials at first
+        rows[:] = json.loads(shown).get("rows", [])
+        return [row["state"] for row in rows] == ["done"] * 4
+
+    wait_until(all_done, 90, "all trials")
+    assert all(row["y"] == row["x"] for row in rows)
+
+
+_FUNCTION = """
+import os, stoker
+
+@stoker.job(gpus=1)
+def square(number):
+    return number * number, os.environ["STOKER_JOB_ID"], os.environ["CUDA_VISIBLE_DEVICES"]
+
+@stoker.job(gpus=1)
+def fail():
+    raise ValueError("no luck")
+
+if __name__ == "__main__":
+    job, failed = square.options(**options).submit(7), fail.options(**options).submit()
+    print(*job.result(timeout=60), job.id)
+    try:
+        failed.result(timeout=60)
+    except ValueError as error:
+        print(error)
+"""
+
+
+def test_python_function_returns_its_value_or_raises(place: Place) -> None:
+    options = {"on": place.on[1]} if place.on else {}
+    path = place.lab.folder / f"function{len(place.on)}.py"
+    path.write_text(f"options = {options!r}\n{_FUNCTION}")
+    done = subprocess.run(
+        [sys.executable, str(path)],
+        env=place.lab.env, cwd=place.lab.folder, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    value, inner, gpus, job, error = done.stdout.split(maxsplit=4)
+    assert (value, inner, error) == ("49", job, "no luck\n")
+    assert gpus.isdigit()

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.backends.slurm_lab import Executions, SlurmLab, set_failpoint, worker_pids
+from tests.backends.slurm_lab import BACKEND, Executions, SlurmLab, set_failpoint, worker_pids
+from tests.engines.slurm_accounting import has_accounting
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate, is_alive
 from tests.lab import wait_until
@@ -42,7 +43,8 @@ def test_every_job_runs_once_when_the_driver_dies_at_any_point(
         lab.finish()
         assert not once.exists(), f"{point} was not passed"
         runs.check_once(jobs)
-        wait_until(lambda: not os.listdir(lab.files / "batches"), what=f"no files: {point}")  # noqa: B023
+        batches = lab.files / "batches" / BACKEND
+        wait_until(lambda: not os.listdir(batches), what=f"no files: {point}")  # noqa: B023
 
 
 @pytest.mark.parametrize("victim", ["driver", "daemon"])
@@ -79,7 +81,7 @@ def test_jobs_after_a_killed_worker_run_in_another_allocation(slurm_lab: SlurmLa
     os.kill(victim, signal.SIGKILL)
     gate.open()
     slurm_lab.finish()
-    lost = [job for job in jobs if slurm_lab.states()[job] == "lost"]
+    lost = [job for job in jobs if slurm_lab.state(job) == "lost"]
     assert len(lost) == 1  # the job that was running
     assert slurm_lab.job(lost[0])["cause"] == "lost"
     runs.check(jobs, states=("done", "lost"))
@@ -413,3 +415,58 @@ def test_worker_that_cannot_start_is_a_problem_of_the_backend(
     lab.finish()
     runs.check_once([job])
     assert len(lab.allocations()) <= count + 3
+
+
+# -- other kinds of clusters ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_preempted_job_runs_again_if_it_is_restartable(
+    new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
+) -> None:
+    cluster = new_slurm(
+        nodes=1,
+        gpus=2,
+        PreemptType="preempt/partition_prio",
+        PreemptMode="CANCEL",
+        partitions={"low": "Default=YES PriorityTier=1", "high": "PriorityTier=9"},
+    )
+    lab = new_slurm_lab(cluster)
+    gate, other, runs = Gate(lab.folder), Gate(lab.folder, "other"), Executions(lab)
+    again = lab.submit_on("--restartable", runs.command(gate.wait))
+    failed = lab.submit_on(runs.command(gate.wait))
+    gate.wait_for(2)
+    urgent = cluster.submit(other.wait, "--partition=high", "--gres=gpu:2")
+    lab.wait_for(failed, "failed")
+    assert lab.job(failed)["cause"] == "preempted"
+    other.wait_for()
+    other.open()
+    gate.open()
+    cluster.wait_for_state(urgent, "COMPLETED")
+    lab.finish()
+    assert sorted(runs.lines()) == [(again, 1), (again, 2), (failed, 1)]
+    assert [one["cause"] for one in lab.job(again)["history"]] == ["preempted", "exit"]
+
+
+@pytest.mark.slow
+def test_accounting_tells_how_an_allocation_ended_that_the_listing_has_forgotten(
+    new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
+) -> None:
+    if not has_accounting():
+        pytest.skip("needs slurmdbd and MariaDB")
+    cluster = new_slurm(nodes=1, gpus=2, MinJobAge=2, accounting=True)
+    lab = new_slurm_lab(cluster)
+    gate = Gate(lab.folder)
+    jobs = [lab.submit_on("trap '' TERM; " + gate.wait) for _ in range(2)]
+    gate.wait_for(2)
+    ids = lab.engine_ids()
+    pid = lab.driver_pid()
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    cluster.run("scancel", ids[0])
+    os.kill(worker_pids(cluster)[-1], signal.SIGKILL)
+    wait_until(lambda: cluster.run("squeue", "-h", "-t", "all") == "", 60, "an empty listing")
+    os.kill(pid, signal.SIGCONT)
+    lab.finish()
+    causes = sorted(lab.job(job)["cause"] for job in jobs)
+    assert causes in (["engine_cancel", "lost"], ["engine_cancel", "engine_cancel"])

@@ -15,7 +15,9 @@ from stoker.core.formats.plurals import plural
 from stoker.errors import Conflict, Unavailable, UsageError
 from stoker.store import backends
 from stoker.store.backends import BackendRow
+from stoker.store.meta import tag_base
 
+_MARK = ".stoker-queue"  # file with the number and the state folder of the queue
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")
 
 
@@ -43,7 +45,7 @@ def add_backend(
         kind=kind,
         options=options,
         environment=_environment(kind),
-        folder=_folder(kind, name, folder, known),
+        folder=_folder(queue, kind, name, folder, known),
         nodes=(),
         problem=None,
         checked_at=None,
@@ -54,6 +56,7 @@ def add_backend(
             os.makedirs(row.folder, 0o700, exist_ok=True)
         except OSError as error:
             raise UsageError(f"cannot create the folder `{row.folder}`: {error.strerror}") from None
+        _take_folder(queue, row.folder)
     with queue.db.transaction():
         backends.add(queue.db, name, kind, options, row.folder, row.environment)
         backends.record_nodes(queue.db, name, nodes, time.time())
@@ -78,10 +81,43 @@ def _check_name(name: str) -> None:
         )
 
 
-def _folder(kind: str, name: str, given: str | None, known: BackendRow | None) -> str | None:
+def _take_folder(queue: Queue, folder: str) -> None:
+    """Mark a folder as that of this queue. Raises Conflict if it is that of another one.
+
+    Job ids are those of one queue, so two queues would overwrite each other's files.
+    """
+    own = f"{tag_base(queue.db)}"
+    path = os.path.join(folder, _MARK)
+    where = f"{os.path.abspath(queue.settings.state_dir)} on {os.uname().nodename}"
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(f"{own}\n{where}\n")
+    except FileExistsError:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            number, other = [*file.read().split("\n"), "", ""][:2]
+        if number != own:
+            raise Conflict(
+                f"the folder `{folder}` holds files of another queue ({other})",
+                "choose another one with --folder",
+            ) from None
+    except OSError as error:
+        raise UsageError(f"cannot write to the folder `{folder}`: {error.strerror}") from None
+
+
+def _folder(
+    queue: Queue, kind: str, name: str, given: str | None, known: BackendRow | None
+) -> str | None:
     """Where the files of jobs lie: on a file system that the nodes share, if they need one."""
+    used = backends.folder_with_files(queue.db, name)
+    if used is not None and given is not None and os.path.abspath(given) != used:
+        raise Conflict(
+            f"the files of the jobs of `{name}` are in {used}",
+            "remove its jobs first, or add a backend with another name",
+        )
     if given is not None:
         return os.path.abspath(given)
+    if used is not None:
+        return used
     if known is not None:
         return known.folder
     if not CAPABILITIES[kind].needs_shared_files:

@@ -79,6 +79,19 @@ def add(
     )  # fmt: skip
 
 
+def folder_with_files(db: Database, name: str) -> str | None:
+    """Return the folder with the files of jobs of a backend, also of one that was removed.
+
+    None if it has no jobs or no folder of its own.
+    """
+    row = db.execute(
+        "SELECT folder FROM backends b WHERE name = ? AND EXISTS (SELECT 1 FROM request_groups g"
+        " JOIN jobs j ON j.request_group = g.id WHERE g.backend = b.name)",
+        (name,),
+    ).fetchone()
+    return None if row is None else maybe_text(row[0])
+
+
 def remove(db: Database, name: str) -> None:
     """Remove a backend. Its folder stays known, because it holds the logs of finished jobs."""
     db.execute("UPDATE backends SET is_removed = 1 WHERE name = ?", (name,))
