@@ -53,7 +53,7 @@ _PREFIX = "stoker-worker-"  # of temporary folders
 _NONE = (None, None, None)
 # An engine that ends an allocation sends SIGTERM to all its processes. A job may end by it a moment
 # before this process gets its own.
-_HOLD_SECONDS = 0.3
+_HOLD_SECONDS = 1.0
 
 
 class Revoked(Exception):
