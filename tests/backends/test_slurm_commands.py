@@ -266,15 +266,12 @@ def test_allocations_are_requested_as_one_array(fake: FakeSlurm, tmp_path: Path)
     assert call.script is not None and "/my/python" in call.script
 
 
-def test_repeated_request_adopts_what_slurm_knows(fake: FakeSlurm, tmp_path: Path) -> None:
+def test_allocations_are_found_again_by_their_token(fake: FakeSlurm) -> None:
     listing = "stoker-aa|12|0|RUNNING|None|n1\nstoker-aa|12|1|PENDING|None|\n"
     fake.answer("squeue", stdout=f"{listing}stoker-ab|13|2|PENDING|None|\n")
-    fake.answer("sbatch", stdout="14\n")
     backend = SlurmBackend("lab", {})
-    assert backend.submit(_batch(tmp_path, 0, 1)) == {0: "12_0", 1: "12_1"}
-    assert fake.calls("sbatch") == []
-    assert backend.submit(_batch(tmp_path, 0, 2)) == {0: "12_0", 1: "12_1", 2: "14_2"}
-    assert "--array=2" in fake.calls("sbatch")[0].argv
+    assert backend.adopt("aa") == {0: "12_0", 1: "12_1"}
+    assert backend.adopt("ac") == {}
 
 
 def test_one_listing_answers_for_all_allocations(fake: FakeSlurm) -> None:

@@ -218,16 +218,19 @@ class Driver:
                 tasks=tuple(one.task for one in found),
                 request=from_fields(AllocationRequest, json.loads(found[0].request)),
             )
+            known = self._backend.adopt(token)
+            self._hand_over.record_ids(found, known)
+            missing = [one for one in found if one.task not in known]
+            if not missing:
+                continue
             try:
-                ids = self._backend.adopt(token)
-                missing = tuple(task for task in batch.tasks if task not in ids)
-                if missing:
-                    ids |= self._backend.submit(batch._replace(tasks=missing))
+                tasks = tuple(one.task for one in missing)
+                ids = self._backend.submit(batch._replace(tasks=tasks))
             except Rejected as error:
-                self._hand_over.withdraw(found)  # `submit_ready` tries again and says why not
+                self._hand_over.withdraw(missing)  # `submit_ready` tries again and says why not
                 print(f"backend {self._name}: {error}", file=sys.stderr, flush=True)
                 continue
-            self._hand_over.record_ids(found, ids)
+            self._hand_over.record_ids(missing, ids)
         if fresh:
             self._poll_soon(self._clock.mono())
         return bool(fresh)

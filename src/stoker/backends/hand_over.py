@@ -294,8 +294,11 @@ class HandOver:
         with self._db.transaction():
             for one in found:
                 allocations.withdraw(self._db, one.id, now)
-        for token in {one.token for one in found}:
-            remove_folder(os.path.join(self._folder, token))
+        others = allocations.open_allocations(self._db, self._backend.name)
+        kept = {one.token for one in others}
+        for one in found:
+            task = [str(one.task)] if one.token in kept else []
+            remove_folder(os.path.join(self._folder, one.token, *task))
 
     def was_drained(self, one: Allocation) -> None:
         """A worker returned jobs that it could not start in time: treat them as long."""
