@@ -16,7 +16,7 @@ import uuid
 from stoker.backends.chunk_files import VERSION, Header, remove_folder, write_chunk
 from stoker.backends.chunk_jobs import chunk_job, to_line
 from stoker.backends.protocol import AllocationRequest, Backend, Batch, Rejected
-from stoker.core.backends.chunks import LONG_SECONDS, Candidate, Chunk, divide
+from stoker.core.backends.chunks import LONG_SECONDS, MOST_SECONDS, Candidate, Chunk, divide
 from stoker.core.backends.nodes import UP, Node
 from stoker.core.backends.options import FIRST_NODE
 from stoker.core.fields import to_fields
@@ -28,6 +28,7 @@ from stoker.store import allocations, contexts, meta, profiles, ready_jobs, swee
 from stoker.store.allocations import Allocation
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
+from stoker.store.ready_jobs import RequestGroup
 from stoker.supervisor.runner import boot_id
 from stoker.testing.failpoints import failpoint
 
@@ -66,6 +67,8 @@ class HandOver:
         self._files = files  # where logs and outputs of jobs lie
         self._folder = folder  # of the chunks
         self.nodes: list[Node] = []
+        self._profile_seconds: dict[int, float | None] = {}
+        self._profiles_version: tuple[int, int] | None = None
         self._slow: set[int] = set()  # profiles whose jobs proved to be longer than expected
         self._refusals: dict[int, _Refusal] = {}  # by request group
         self._most_tasks: int | None = None  # a batch of this size may fit in the engine's limits
@@ -89,12 +92,8 @@ class HandOver:
         for id in ready:
             if id in self._refusals and now < self._refusals[id].until:
                 continue
-            group = ready_jobs.load_group(self._db, id)
-            jobs = ready_jobs.first(self._db, group, self._room(group.fair_share_group, limits))
-            if not jobs:
-                continue
             try:
-                is_changed |= self._submit(group.request, jobs)
+                is_changed |= self._submit_group(ready_jobs.load_group(self._db, id), limits)
                 self._refusals.pop(id, None)
             except Rejected as error:
                 self._refused(id, error, now)
@@ -144,15 +143,37 @@ class HandOver:
             return _READ
         return max(0, limits[group] - allocations.active_by_group(self._db, [group])[group])
 
-    def _submit(self, request: Request, jobs: list[ReadyJob]) -> bool:
-        limits = self._backend.limits()
+    def _submit_group(self, group: RequestGroup, limits: dict[str, int]) -> bool:
         known = allocations.open_allocations(self._db, self._backend.name)
-        room = self._backend.room(_wanted(request), known)
-        if room <= 0:
+        room = self._backend.room(_wanted(group.request), known)
+        if room <= 0 or self._has_plenty(group.request, known, room):
             return False
+        allowed = self._room(group.fair_share_group, limits)
+        count = min(allowed, self._jobs_to_read(group, room))
+        jobs = ready_jobs.first(self._db, group, count)
+        if not jobs:
+            return False
+        has_more = len(jobs) == count < allowed
+        return self._submit(group.request, jobs, room, has_more)
+
+    def _has_plenty(self, request: Request, known: list[Allocation], room: int) -> bool:
+        """Whether to wait until more allocations have ended, and request many at once."""
+        waiting = sum(one.state != allocations.RUNNING for one in known)
+        return waiting > self._slots(request) // 2 and room < len(known) // 10
+
+    def _jobs_to_read(self, group: RequestGroup, room: int) -> int:
+        """How many jobs `room` allocations can take, at most."""
+        first = ready_jobs.first(self._db, group, 1)
+        seconds = self._candidate(first[0]).seconds if first else None
+        if seconds is None:
+            return _READ
+        return min(_READ, room * max(1, int(MOST_SECONDS / max(seconds, 0.01))))
+
+    def _submit(self, request: Request, jobs: list[ReadyJob], room: int, has_more: bool) -> bool:
+        limits = self._backend.limits()
         candidates = [self._candidate(job) for job in jobs]
         chunks = divide(
-            candidates, self._slots(request), backlog=self._backlog(len(jobs)),
+            candidates, self._slots(request), backlog=self._backlog(has_more),
             grace=self._settings.grace,
             is_single=request.nodes > 1 or _is_script(request.options),
         )[:room]  # fmt: skip
@@ -176,17 +197,27 @@ class HandOver:
                     self._most_tasks *= 2
         return is_changed
 
-    def _backlog(self, count: int) -> float:
+    def _backlog(self, has_more: bool) -> float:
         """Seconds of work that the backend has, or that follows the jobs that were read."""
-        if count >= _READ:
-            return 1e9  # more follow
+        if has_more:
+            return 1e9
         return allocations.submitted_seconds(self._db, self._backend.name)
 
     def _candidate(self, job: ReadyJob) -> Candidate:
-        seconds = profiles.seconds_of(self._db, job.profile)
+        seconds = self._seconds_of(job.profile)
         if (seconds is None and job.profile in self._slow) or job.warn is not None:
             seconds = LONG_SECONDS
         return Candidate(id=job.id, seconds=seconds, time_limit=job.time_limit)
+
+    def _seconds_of(self, profile: int) -> float | None:
+        """The expected duration of a command; read again after each change of the database."""
+        version = self._db.version()
+        if version != self._profiles_version:
+            self._profiles_version = version
+            self._profile_seconds.clear()
+        if profile not in self._profile_seconds:
+            self._profile_seconds[profile] = profiles.seconds_of(self._db, profile)
+        return self._profile_seconds[profile]
 
     def _slots(self, request: Request) -> int:
         """How many jobs with this request the backend can run at the same time."""
@@ -246,7 +277,7 @@ class HandOver:
         used = {job.context for job in jobs}
         made = {id: contexts.load_context(self._db, id) for id in used}
         lines = [
-            to_line(chunk_job(job, first + place, profiles.seconds_of(self._db, job.profile)))
+            to_line(chunk_job(job, first + place, self._seconds_of(job.profile)))
             for place, job in enumerate(jobs)
         ]
         write_chunk(folder, header, made, lines)

@@ -19,7 +19,7 @@ from math import ceil
 from stoker.core.record import Record
 
 LONG_SECONDS = 600.0  # jobs of at least this length have an allocation of their own
-_TARGET_SECONDS = 600.0  # work in one allocation
+MOST_SECONDS = 600.0  # of work in one allocation
 _WORTH_SECONDS = 5.0  # less work does not pay for another allocation
 UNKNOWN_SECONDS = 60.0
 MAX_JOBS = 10_000  # in one chunk
@@ -74,7 +74,7 @@ def _guided(jobs: Sequence[Candidate], slots: int, backlog: float) -> Iterator[S
     left = backlog + sum(job.seconds or 0.0 for job in jobs)
     first = 0
     while first < len(jobs):
-        wanted = min(_TARGET_SECONDS, max(_WORTH_SECONDS, left / (2 * slots)))
+        wanted = min(MOST_SECONDS, max(_WORTH_SECONDS, left / (2 * slots)))
         work, end = 0.0, first
         while end < len(jobs) and work < wanted and end - first < MAX_JOBS:
             work += jobs[end].seconds or 0.0
