@@ -41,7 +41,8 @@ from stoker.store.database import open_database
 from stoker.testing.failpoints import failpoint
 
 _FILES_SECONDS = 1.0  # between two looks at event files
-_NODES_SECONDS = 60.0
+_NODES_SECONDS = 60.0  # between two listings of the nodes
+_CHANGED_NODES_SECONDS = 10.0  # the same, if allocations have started or ended
 # An engine may report an end before the last events are visible on a network file system.
 _GRACE_SECONDS = 5.0
 _FORGOTTEN_SECONDS = 30.0  # for allocations that the engine does not list
@@ -319,6 +320,8 @@ class Driver:
         is_urgent = is_changed or self._suspects
         self._poll_seconds = first if is_urgent else min(1.5 * self._poll_seconds, longest)
         self._poll_at = now + self._poll_seconds
+        if is_changed:
+            self._nodes_at = min(self._nodes_at, now + _CHANGED_NODES_SECONDS)
         return is_changed
 
     def _apply(self, one: Allocation, status: Status | None, now: float) -> bool:
