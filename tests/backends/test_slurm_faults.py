@@ -38,7 +38,9 @@ def test_every_job_runs_once_when_the_driver_dies_at_any_point(
         lab = new_slurm_lab(shared_slurm)
         once = set_failpoint(lab, point)
         runs = Executions(lab)
-        found.append((point, lab, runs, once, lab.submit_lines([runs.command()] * 20)))
+        # Whole nodes, so that three allocations have four jobs.
+        jobs = lab.submit_lines([runs.command()] * 4, "--gpus", "4")
+        found.append((point, lab, runs, once, jobs))
     for point, lab, runs, once, jobs in found:
         lab.finish()
         assert not once.exists(), f"{point} was not passed"
@@ -74,9 +76,9 @@ def test_job_that_ends_while_no_daemon_runs_has_its_result(slurm_lab: SlurmLab) 
 
 def test_jobs_after_a_killed_worker_run_in_another_allocation(slurm_lab: SlurmLab) -> None:
     gate, runs = Gate(slurm_lab.folder), Executions(slurm_lab)
-    # Twelve GPUs, so that each worker has five jobs.
-    jobs = slurm_lab.submit_lines([runs.command(gate.wait)] * 60)
-    gate.wait_for(12)
+    # Three nodes, so that each worker has four jobs.
+    jobs = slurm_lab.submit_lines([runs.command(gate.wait)] * 12, "--gpus", "4")
+    gate.wait_for(3)
     victim = worker_pids(slurm_lab.cluster)[0]
     os.kill(victim, signal.SIGKILL)
     gate.open()
@@ -144,7 +146,7 @@ def test_job_that_slurm_refuses_does_not_delay_others(slurm_lab: SlurmLab) -> No
     wait_until(slurm_lab.problem, what="the problem")
     good = slurm_lab.submit_on("true")
     slurm_lab.wait_for(good, "done")
-    assert slurm_lab.state(bad) == "queued"
+    slurm_lab.wait_for(bad, "queued")  # submitted for a moment when it is tried again
     assert "invalid partition specified: nope" in slurm_lab.ok("why", str(bad))
     slurm_lab.ok("cancel", str(bad))
     wait_until(lambda: slurm_lab.problem() is None, what="the end of the problem")

@@ -251,7 +251,7 @@ def test_sigterm_stops_jobs_and_leaves_their_cause_to_the_engine(chunk: ChunkLab
 def test_job_that_ends_by_the_signal_of_the_engine_first_has_its_cause(chunk: ChunkLab) -> None:
     """Engines send SIGTERM to jobs and worker at the same time, in any order."""
     gate = Gate(chunk.work)
-    chunk.write(gate.wait)
+    chunk.write(gate.wait, "touch never", "touch never", gpus=2)
     worker = chunk.start()
     (pid,) = gate.wait_for()
     worker.send_signal(signal.SIGSTOP)
@@ -261,6 +261,15 @@ def test_job_that_ends_by_the_signal_of_the_engine_first_has_its_cause(chunk: Ch
     worker.send_signal(signal.SIGCONT)
     assert worker.wait(30) == 0
     assert chunk.ends() == {1: (signal.SIGTERM, "terminated")}
+    assert not (chunk.work / "never").exists()
+
+
+def test_jobs_after_one_that_was_killed_by_sigterm_run(chunk: ChunkLab) -> None:
+    chunk.write("kill $$", "true", "exit 143", "true", gpus=2)
+    assert chunk.run() == (0, "")
+    assert chunk.ends() == {
+        1: (signal.SIGTERM, None), 2: (0, None), 3: (143 << 8, None), 4: (0, None)
+    }  # fmt: skip
 
 
 def test_worker_returns_jobs_that_it_cannot_start_in_time(chunk: ChunkLab) -> None:

@@ -54,6 +54,8 @@ _NONE = (None, None, None)
 # An engine that ends an allocation sends SIGTERM to all its processes. A job may end by it a moment
 # before this process gets its own.
 _HOLD_SECONDS = 1.0
+_SIGTERM_SECONDS = 0.2
+_BY_SIGTERM = (signal.SIGTERM, (128 + signal.SIGTERM) << 8)  # wait statuses: killed, exit code 143
 
 
 class Revoked(Exception):
@@ -119,15 +121,19 @@ class Worker(EventListener):
 
         An earlier process of this allocation may still be running on a node that was lost.
         """
-        announced: dict[int, int] = {}
+        reserved: dict[int, int] = {}
+        begun: dict[int, int] = {}
         ended = set()
         for event in LineReader(os.path.join(self._folder, EVENTS)).read(1 << 30):
             if event["kind"] == "reserved":
-                announced.update((job, attempt) for job, attempt in event["jobs"])
+                reserved.update((job, attempt) for job, attempt in event["jobs"])
             elif event["kind"] == "begun":
-                announced[event["job"]] = event["attempt"]
+                begun[event["job"]] = event["attempt"]
+            elif event["kind"] == "closed":
+                reserved.clear()  # nothing of it is left, so these were not started
             elif event["kind"] == "ended" and event.get("cause") != TERMINATED:
                 ended.add(event["job"])
+        announced = {**reserved, **begun}
         self.source.skip(announced)
         for job in announced.keys() - ended:
             self._events.write(
@@ -330,6 +336,12 @@ class Worker(EventListener):
             "system_seconds": outcome.system_seconds, "max_rss_bytes": outcome.max_rss_bytes,
             "gpu_memory": memory, "gpu_use": use, "gpu_energy": energy,
         }  # fmt: skip
+        if outcome.reason is None and outcome.status in _BY_SIGTERM:
+            # Before the loop starts the next job, look whether the engine ends the allocation.
+            time.sleep(_SIGTERM_SECONDS)
+            self.foreground.handle_signals()
+            if self._is_terminated:
+                fields["cause"] = TERMINATED
         if outcome.reason is None and outcome.status:
             self._held.append((time.monotonic() + _HOLD_SECONDS, fields))
             return
