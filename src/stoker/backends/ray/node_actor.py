@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 _GROW_SECONDS = 20.0  # after this long, other Ray users have taken the GPUs
 _KILL_SECONDS = 30.0  # after the grace period, before a worker is killed
 _KEPT_SECONDS = 7 * 86400.0  # files of allocations and folders that no driver asked for
+_FIRST_PORT, _LAST_PORT = 20000, 29499  # as in port_lease.py
 _OUTPUT_BYTES = 2000
 _EVENT_BYTES = 1 << 18
 _CHECK_SECONDS = 60.0
@@ -232,6 +234,18 @@ class NodeActor:
                 self._allocations[id] = _Allocation(process, path, chosen)
             return True
 
+    def free_port(self) -> int:
+        """A port of this node on which nothing listens."""
+        while True:
+            port = random.randint(_FIRST_PORT, _LAST_PORT)
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind(("", port))
+                except OSError:
+                    continue
+            return port
+
     def stop(self, ids: list[str], grace: float) -> None:
         """End workers: SIGTERM, and SIGKILL after the grace period of their jobs."""
         with self._lock:
@@ -349,9 +363,11 @@ class NodeActor:
             for task in _names(os.path.join(place, token)):
                 path = os.path.join(place, token, task)
                 if not _remove_old(path, now):
-                    self._allocations[f"{token}/{task}"] = _Allocation(
-                        None, path, [], "the Stoker actor on its node ended"
-                    )
+                    ranks = [name for name in _names(path) if name.startswith("rank-")]
+                    for id in [f"{token}/{task}/{rank}" for rank in ranks] or [f"{token}/{task}"]:
+                        self._allocations[id] = _Allocation(
+                            None, os.path.join(place, id), [], "the Stoker actor on its node ended"
+                        )
 
     def _remove_files(self, folder: str) -> None:
         """Delete the copy of a chunk, and the files of its jobs."""

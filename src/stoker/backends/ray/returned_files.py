@@ -53,17 +53,16 @@ class _OutOfBudget(Exception):
 
 
 class Return:
-    """The files of one allocation.
+    """The files of an allocation on one node."""
 
-    `call(method, ...)` calls the actor of its node, and may raise `Unreachable`.
-    """
-
-    def __init__(self, id: str, chunk: str, files: str, call: Callable[..., Any]) -> None:
+    def __init__(self, id: str, chunk: str, files: str) -> None:
         self._id = id
+        # Of a job on several nodes, the first has the log and the metrics.
+        self._is_first = not os.path.basename(id).startswith("rank-") or id.endswith("/rank-0")
         self._chunk = chunk
         self._files = files
         self._log_limit = next(read_lines(os.path.join(chunk, JOBS)))["log_limit"]
-        self._call = call
+        self._call: Callable[..., Any]
         self._events = os.path.join(chunk, EVENTS)
         self._jobs: dict[int, SentJob] = read_jobs(chunk)
         self._active: dict[int, SentJob] = {}  # jobs that run
@@ -82,8 +81,12 @@ class Return:
         elif event.get("kind") == "ended":
             self._active.pop(event["job"], None)
 
-    def exchange(self) -> bool:
-        """Send requests to stop, and fetch what is new; returns whether nothing is left."""
+    def exchange(self, call: Callable[..., Any]) -> bool:
+        """Send requests to stop, and fetch what is new; returns whether nothing is left.
+
+        `call(method, ...)` calls the actor of the node.
+        """
+        self._call = call
         self._send_stops()
         self._budget = _BUDGET
         try:
@@ -142,16 +145,17 @@ class Return:
             node, local = job_folder("files", job.job), self._local(job.job)
             name = log_path("files", job.job, job.number)
             path = log_path(self._files, job.job, job.number)
-            targets |= {name: path, metrics_path(node): metrics_path(local)}
-            growing |= {name, metrics_path(node)}
-            targets |= {progress_path(node): progress_path(local)}
+            if self._is_first:
+                targets |= {name: path, metrics_path(node): metrics_path(local)}
+                growing |= {name, metrics_path(node)}
+                targets |= {progress_path(node): progress_path(local)}
             for number, stream in enumerate(job.streams, 1):
                 if stream is not None:
                     targets[stream_name(job.job, number)] = stream
             if job.job in ended:
                 targets[requeue_path(node)] = requeue_path(local)
                 trees[node] = local
-                if job.call is not None:
+                if job.call is not None and self._is_first:
                     base = f"files/calls/{os.path.basename(job.call)}/{result_name(job.job)}"
                     targets[base] = os.path.join(job.call, result_name(job.job))
             elif job.saves_checkpoints and with_checkpoints:
