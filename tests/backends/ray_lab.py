@@ -19,7 +19,7 @@ class RayLab(SlurmLab):
         Lab.__init__(self, folder, devices, **client, **env)
         self.ray = ray
         self.files = self.state_dir
-        self.add_backend(*options)
+        self.add_backend(f"node-folder={folder.parent}/nodes", *options)
 
     def add_backend(self, *options: str) -> None:
         words = [word for option in options for word in ("--option", option)]

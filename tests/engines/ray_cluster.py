@@ -145,9 +145,9 @@ class RayCluster:
         for node in nodes:
             self._wait_for(node)
 
-    def add_node(self) -> int:
-        """Add a node; returns its number when it is registered."""
-        node = self._start_node()
+    def add_node(self, *hidden: Path) -> int:
+        """Add a node; returns its number when it is registered. It sees `hidden` folders empty."""
+        node = self._start_node(*hidden)
         self._wait_for(node)
         return node
 
@@ -176,7 +176,7 @@ class RayCluster:
         """What `ray start` printed on a node."""
         return (self.folder / f"node{node}.log").read_text()
 
-    def _start_node(self) -> int:
+    def _start_node(self, *hidden: Path) -> int:
         node = len(list(self.folder.glob("node*.log")))
         sockets, own = self.folder / "ray", self.folder / f"node{node}"
         sockets.mkdir(exist_ok=True)
@@ -191,8 +191,11 @@ class RayCluster:
         else:
             words += [f"--address={self.address}"]
             own.mkdir()
-            # The head tells all nodes the path of its folder; each has other sockets there.
-            self._hosts[node] = SimulatedHost(f"ray{node}", mounts={sockets: own})
+            mounts = {sockets: own}  # the head tells all nodes its path; each has other sockets
+            for number, folder in enumerate(hidden):
+                mounts[folder] = self.folder / f"empty{node}-{number}"
+                mounts[folder].mkdir()
+            self._hosts[node] = SimulatedHost(f"ray{node}", mounts=mounts)
         with open(self.folder / f"node{node}.log", "wb") as log:
             env = self.client_environment() | self._settings
             self._hosts[node].start(words, env, log)

@@ -371,11 +371,9 @@ class NodeActor:
 
     def _remove_files(self, folder: str) -> None:
         """Delete the copy of a chunk, and the files of its jobs."""
-        try:
-            with open(os.path.join(folder, "jobs.jsonl"), encoding="utf-8") as file:
-                jobs = [line["job"] for line in map(json.loads, file) if "job" in line]
-        except (OSError, ValueError):
-            jobs = []
+        jobs = _jobs_of(folder)
+        for other in self._allocations.values():  # a later attempt may run here
+            jobs -= _jobs_of(other.folder)
         by_folder: dict[str, set[str]] = {}
         for job in jobs:
             by_folder.setdefault(f"files/jobs/{job // 1000}", set()).add(str(job))
@@ -448,6 +446,15 @@ def _worker_environment() -> dict[str, str]:
     """The environment of Ray on this node, without variables that are for Ray's own workers."""
     own = ("RAY_", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "STOKER_")
     return {key: value for key, value in os.environ.items() if not key.startswith(own)}
+
+
+def _jobs_of(folder: str) -> set[int]:
+    """The jobs of a chunk."""
+    try:
+        with open(os.path.join(folder, "jobs.jsonl"), encoding="utf-8") as file:
+            return {line["job"] for line in map(json.loads, file) if "job" in line}
+    except (OSError, ValueError):
+        return set()
 
 
 def _sees(path: str, value: str) -> bool:

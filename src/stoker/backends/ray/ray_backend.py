@@ -23,6 +23,7 @@ from stoker.backends.protocol import (
     Batch,
     Limits,
     Status,
+    Unreachable,
 )
 from stoker.backends.ray.actors import Actor, Actors, Call, NodeProblem
 from stoker.backends.ray.connection import RayConnection
@@ -154,9 +155,9 @@ class RayBackend:
                 found[one.id] = Status(state=ENDED, reason="cancelled", cause="engine_cancel")
             else:
                 waiting.append(one)
+        self._forget(known)
         if waiting:
             found.update(self._place(waiting, known))
-        self._forget(known)
         return found
 
     def _where(self, one: Allocation) -> tuple[_Rank, ...]:
@@ -410,6 +411,10 @@ class RayBackend:
         return ""  # it is in the reason of the status
 
     def close(self) -> None:
+        try:
+            self._forget([])  # copies on nodes of what has ended since the last poll
+        except Unreachable:
+            pass
         self._actors.close()
 
 
