@@ -60,6 +60,11 @@ class Header(Record):
     launches_everywhere: bool = False  # the command is started on each of several nodes
 
 
+def batches_folder(files: str, backend: str) -> str:
+    """The folder with the chunks of a backend: TOKEN/TASK for each."""
+    return os.path.join(files, "batches", backend)
+
+
 def write_chunk(
     folder: str,
     header: Header,

@@ -74,7 +74,7 @@ class Driver:
         self._config = (row.options, row.folder, row.environment)
         self._backend = backend or open_backend(row, settings)
         self._files = row.folder or settings.state_dir
-        self._folder = os.path.join(self._files, "batches", name)
+        self._folder = chunk_files.batches_folder(self._files, name)
         self._collector = Collector(self._records, settings, self._clock)
         self._hand_over = HandOver(
             self._db, settings, self._backend, self._files, self._folder, self._clock

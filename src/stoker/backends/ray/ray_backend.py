@@ -72,7 +72,7 @@ class RayBackend:
         """`files`: the folder with chunks, logs and outputs of jobs."""
         self.name = name
         self._files = files
-        self._batches = os.path.join(files, "batches")
+        self._batches = chunk_files.batches_folder(files, name)
         address = options.get("address") or environment.get("RAY_ADDRESS", "auto")
         connection = RayConnection(address, environment, options.get("token-file"))
         self._actors = Actors(connection, options, files)
