@@ -14,7 +14,7 @@ import sqlite3
 import sys
 
 from stoker.backends import chunk_files
-from stoker.backends.collector import Collector
+from stoker.backends.event_collector import EventCollector
 from stoker.backends.hand_over import HandOver
 from stoker.backends.open_backend import open_backend
 from stoker.backends.protocol import (
@@ -75,7 +75,7 @@ class Driver:
         self._backend = backend or open_backend(row, settings)
         self._files = row.folder or settings.state_dir
         self._folder = chunk_files.batches_folder(self._files, name)
-        self._collector = Collector(self._records, settings, self._clock)
+        self._collector = EventCollector(self._records, settings, self._clock)
         self._hand_over = HandOver(
             self._db, settings, self._backend, self._files, self._folder, self._clock
         )

@@ -30,7 +30,7 @@ class Seen(Record):
     was_drained: bool = False
 
 
-class Collector:
+class EventCollector:
     """Reads event files. All changes are made in the caller's transaction."""
 
     def __init__(self, db: Database, settings: Settings, clock: Clock) -> None:
