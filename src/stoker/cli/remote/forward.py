@@ -29,7 +29,7 @@ def forward(words: list[str], host: str | None) -> int | None:
     if box is None:
         return None
     if words and words[0] in ("-V", "--version", "version"):
-        return run_there(Connection(box), ["--version"], "status")
+        return remote_run(Connection(box), ["--version"], "status")
     if not words or words[0].startswith("-"):
         words = ["status", *words]
     name = ALIASES.get(words[0], words[0])
@@ -41,7 +41,7 @@ def forward(words: list[str], host: str | None) -> int | None:
         return print_words(box, words)
     program = "stoker" if host is None else f"stoker --host {host}"  # in hints
     special = _special(box, name, words[1:], program) if name in VERBS else None
-    return special() if special is not None else run_there(Connection(box), words, name)
+    return special() if special is not None else remote_run(Connection(box), words, name)
 
 
 def _wants_help(name: str, words: list[str]) -> bool:
@@ -58,25 +58,25 @@ def _special(box: Box, name: str, words: list[str], program: str) -> Callable[[]
     parsed = parse(load(name).VERB, words)
     parsed.values["program"] = program
     if name == "submit" or (name == "sweep" and not _is_sweep_action(parsed)):
-        from stoker.cli.remote.submit_there import submit_there
+        from stoker.cli.remote.submit import remote_submit
 
-        return lambda: submit_there(box, name, words, parsed)
+        return lambda: remote_submit(box, name, words, parsed)
     if name == "log" and parsed["follow"] and not parsed["path"]:
-        from stoker.cli.remote.follow_there import follow_there
+        from stoker.cli.remote.follow import remote_follow
 
-        return lambda: follow_there(box, words, parsed)
+        return lambda: remote_follow(box, words, parsed)
     if name == "wait":
-        from stoker.cli.remote.wait_there import wait_there
+        from stoker.cli.remote.wait import remote_wait
 
-        return lambda: wait_there(box, words, parsed)
+        return lambda: remote_wait(box, words, parsed)
     if name in ("results", "plot") and (parsed["output"] or parsed["parquet"]):
-        from stoker.cli.remote.file_from_there import file_from_there
+        from stoker.cli.remote.output_file import remote_output_file
 
-        return lambda: file_from_there(box, name, words, parsed)
+        return lambda: remote_output_file(box, name, words, parsed)
     if name == "pull":
-        from stoker.cli.remote.pull_from_there import pull_from_there
+        from stoker.cli.remote.pull import remote_pull
 
-        return lambda: pull_from_there(box, parsed)
+        return lambda: remote_pull(box, parsed)
     if name == "web" and not parsed.words:
         from stoker.cli.remote.web_tunnel import web_tunnel
 
@@ -90,7 +90,7 @@ def _is_sweep_action(parsed: Parsed) -> bool:
     return bool(parsed.words) and parsed.words[0] in ACTIONS and not parsed.dashed
 
 
-def run_there(connection: Connection, words: list[str], name: str) -> int:
+def remote_run(connection: Connection, words: list[str], name: str) -> int:
     """Run a command on the box as it is, with the terminal of this machine if there is one.
 
     Returns its exit code. Raises Unavailable if the connection fails.

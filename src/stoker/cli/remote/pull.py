@@ -17,7 +17,7 @@ from stoker.remote.connection import Connection, Lost, RemoteProcess
 from stoker.remote.pull_stream import Saved, present, save
 
 
-def pull_from_there(box: Box, parsed: Parsed) -> int:
+def remote_pull(box: Box, parsed: Parsed) -> int:
     """Copy the files of jobs. Returns the exit code; raises Unavailable, TryLater."""
     connection = Connection(box)
     folder = output_folder(parsed)

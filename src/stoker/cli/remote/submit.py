@@ -22,7 +22,7 @@ from stoker.remote.boxes import Box
 from stoker.remote.connection import Captured, Connection, Lost
 
 
-def submit_there(box: Box, name: str, words: list[str], parsed: Parsed) -> int:
+def remote_submit(box: Box, name: str, words: list[str], parsed: Parsed) -> int:
     """Submit jobs or a sweep to a box. Returns the exit code; raises Unavailable, UsageError."""
     _check_words(name, parsed)
     connection = Connection(box)

@@ -24,7 +24,7 @@ from stoker.remote.connection import Connection, Lost
 _READ = 1 << 16
 
 
-def follow_there(box: Box, words: list[str], parsed: Parsed) -> int:
+def remote_follow(box: Box, words: list[str], parsed: Parsed) -> int:
     """Print the output of a job until it ends. Returns the exit code; raises Unavailable."""
     return _Follower(Connection(box), words, parsed).run()
 

@@ -15,7 +15,7 @@ from stoker.remote.boxes import Box
 from stoker.remote.connection import Connection, Lost
 
 
-def wait_there(box: Box, words: list[str], parsed: Parsed) -> int:
+def remote_wait(box: Box, words: list[str], parsed: Parsed) -> int:
     """Wait until jobs on a box finish. Returns the exit code; raises Unavailable."""
     connection = Connection(box)
     deadline = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]

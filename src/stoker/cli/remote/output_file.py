@@ -14,7 +14,7 @@ from stoker.remote.boxes import Box
 from stoker.remote.connection import Connection, Lost
 
 
-def file_from_there(box: Box, name: str, words: list[str], parsed: Parsed) -> int:
+def remote_output_file(box: Box, name: str, words: list[str], parsed: Parsed) -> int:
     """Write what a command exports into a file here. Returns the exit code.
 
     Raises UsageError if the file cannot be written, and Unavailable.
