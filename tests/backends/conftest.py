@@ -8,31 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import SlurmLab, end_allocations
-from tests.engines.ray_cluster import RayCluster
 from tests.engines.slurm_cluster import SlurmCluster, has_slurm
-
-
-@pytest.fixture
-def new_ray_lab(tmp_path: Path, ray: RayCluster) -> Iterator[Callable[..., RayLab]]:
-    """A function that creates labs with the shared Ray cluster as their backend `lab`."""
-    labs: list[RayLab] = []
-
-    def make(*options: str, **env: Any) -> RayLab:
-        folder = tmp_path / f"ray{len(labs)}"
-        folder.mkdir()
-        labs.append(RayLab(folder, ray, *options, **env))
-        return labs[-1]
-
-    yield make
-    for lab in labs:
-        lab.close()
-
-
-@pytest.fixture
-def ray_lab(new_ray_lab: Callable[..., RayLab]) -> RayLab:
-    return new_ray_lab()
 
 
 @pytest.fixture(scope="session")

@@ -25,7 +25,8 @@ from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate
 from tests.lab import Lab, wait_until
 
-BACKENDS = ("local", "slurm", "ray")
+# All tests of the Ray cluster wait for each other.
+BACKENDS = ("local", "slurm", pytest.param("ray", marks=pytest.mark.timeout(900)))
 _FINAL = {"done", "failed", "cancelled", "lost"}
 
 

@@ -6,11 +6,10 @@ import hashlib
 import os
 import secrets
 import socket
-import tempfile
 import time
 from collections.abc import Container
 
-from stoker.backends.chunk_files import VERSION
+from stoker.backends.chunk_files import VERSION, write_whole
 from stoker.backends.ray.client_process import DEAD, OK
 from stoker.backends.ray.connection import RayConnection
 from stoker.backends.ray.sent_files import NodePlace
@@ -127,10 +126,7 @@ class Actors:
     def problem(self, node: str) -> str | None:
         """Why no worker is started on a node."""
         until, why = self._avoided.get(node, (0.0, ""))
-        if time.monotonic() < until:
-            return why
-        actor = self.by_node.get(node)
-        return None if actor is None else actor.problem
+        return why if time.monotonic() < until else None
 
     # -- actors ----------------------------------------------------------------------------------
 
@@ -153,7 +149,10 @@ class Actors:
         answers = self.call([(self.by_node[node].id, "status", ()) for node in ready])
         for node, (outcome, value) in zip(ready, answers, strict=True):
             if outcome == OK:
-                self.by_node[node].answered(value)
+                actor = self.by_node[node]
+                actor.answered(value)
+                if actor.problem is not None:
+                    self.avoid(node, actor.problem)  # also when the idle actor has ended
             elif outcome == DEAD:
                 del self.by_node[node]
             else:
@@ -182,10 +181,9 @@ class Actors:
     def _probe(self) -> tuple[str, str]:
         """A file with a random value: nodes that see it share the files of the queue."""
         if self._probe_file is None:
-            descriptor, path = tempfile.mkstemp(prefix=".ray-probe-", dir=self._files)
-            value = secrets.token_hex(16)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(value)
+            # One name, so that killed drivers leave no more than one file.
+            path, value = os.path.join(self._files, f".probe-{self._tag}"), secrets.token_hex(16)
+            write_whole(path, value)
             self._probe_file = (path, value)
         return self._probe_file
 

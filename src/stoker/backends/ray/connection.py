@@ -71,7 +71,7 @@ class RayConnection:
         env["RAY_USAGE_STATS_ENABLED"] = "0"
         if self._token_file is not None:
             try:
-                with open(self._token_file, encoding="utf-8") as file:
+                with open(os.path.expanduser(self._token_file), encoding="utf-8") as file:
                     token = file.read().strip()
             except OSError as error:
                 raise Unreachable(

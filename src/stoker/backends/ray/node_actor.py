@@ -4,8 +4,9 @@ Ray sends this module to the node by value, so Ray's Python there does not need 
 imports only the standard library, and Ray where it is needed. The workers do need it, in the Python
 interpreter of the option `python`.
 
-The actor is detached: it survives the driver that created it. GPUs that it does not need return to
-Ray after the idle time, and an actor without workers exits after it. Workers end with the actor.
+The actor is detached: it survives the driver that created it, and may be used by a driver of a
+later release. So methods keep their meaning. GPUs that it does not need return to Ray after the
+idle time, and an actor without workers exits after it. Workers end with the actor.
 """
 
 from __future__ import annotations
@@ -92,6 +93,7 @@ class NodeActor:
         """
         with self._lock:
             self._check_python()
+            self._busy_at = time.monotonic()
             return {"folder": self._folder, "python": self._python, "sees": _sees(path, value)}
 
     def _check_python(self) -> None:
@@ -270,6 +272,7 @@ class NodeActor:
 
     def write(self, pieces: list[dict[str, Any]]) -> None:
         """Write parts of files: name, offset, data, mode and target of a link."""
+        self._busy_at = time.monotonic()
         for piece in pieces:
             path = self._path(piece["name"])
             _make_private(self._folder, os.path.dirname(path))

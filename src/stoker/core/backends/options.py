@@ -83,5 +83,7 @@ def _check_ray_option(key: str, value: str) -> None:
         raise UsageError(f"`idle` must be a number of seconds from 1, not `{value}`")
     if key == "max-size":
         parse_size(value)
+    if key == "token-file" and not value.startswith(("/", "~/")):
+        raise UsageError(f"`token-file` must be an absolute path, not `{value}`")
     if key == "node-folder" and not value.startswith("/"):
         raise UsageError(f"`node-folder` must be an absolute path, not `{value}`")
