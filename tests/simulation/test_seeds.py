@@ -40,9 +40,9 @@ def test_invariants_hold_through_all_faults(first: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(10_000, 10_500, 100))
+@pytest.mark.parametrize("first", range(10_000, 10_500, _BLOCK))
 def test_invariants_hold_in_many_more_histories(first: int, tmp_path: Path) -> None:
-    _run_block(first, tmp_path, seeds=100)
+    _run_block(first, tmp_path)
 
 
 @pytest.mark.slow
