@@ -129,9 +129,9 @@ def test_wrong_addresses_and_tokens_are_named(
         return lab.run("backend", "add", "lab", "ray", "--option", f"address={address}", *more)
 
     more: tuple[str, ...] = ()
-    nobody = add("127.0.0.1:1")
-    assert nobody.returncode == 69
-    assert "nothing answers at 127.0.0.1:1: Connection refused" in nobody.stderr
+    refused = add("127.0.0.1:1")
+    assert refused.returncode == 69
+    assert "nothing answers at 127.0.0.1:1: Connection refused" in refused.stderr
     client = add("ray://127.0.0.1:10001")
     assert client.returncode == 2
     assert "Ray client" in client.stderr

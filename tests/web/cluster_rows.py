@@ -102,6 +102,6 @@ class ClusterRows:
             claim = attempts.Claim(
                 attempt=attempt, job=job, number=1, devices=(), memory=None, at=now, boot="",
             )  # fmt: skip
-            assert allocations.submit_job(self.db, id, claim)
+            assert attempts.claim(self.db, claim, id)
             allocations.update(self.db, id, **allocation)
         return attempt

@@ -7,7 +7,7 @@ file          written by  contents
 jobs.jsonl    driver      a header, a line for each job, and a line `{"end": true}`
 contexts.json driver      folders and environments of the jobs (mode 600)
 stops.jsonl   driver      jobs to cancel: {"job": 7, "grace": 10.0} (see `Cancellation`)
-revoked       driver      exists when the driver has given up on the allocation
+revoked       driver      exists when the driver treats the allocation as lost
 owner         worker      the allocation that runs the chunk; a second one exits at once
 events.jsonl  worker      what happened, in order (see `Events` below)
 
@@ -135,7 +135,7 @@ def remove_folder(folder: str) -> None:
 
 
 def is_revoked(folder: str) -> bool:
-    """Whether the driver has given up on this allocation. Also true if the folder was removed."""
+    """Whether the driver treats this allocation as lost. Also true if the folder was removed."""
     try:
         # Opening a file makes NFS ask the server; a stat may be answered from the cache.
         os.close(os.open(os.path.join(folder, REVOKED), os.O_RDONLY | os.O_CLOEXEC))

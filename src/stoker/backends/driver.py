@@ -38,6 +38,7 @@ from stoker.settings import Settings, load_settings
 from stoker.store import allocations, attempts, backends, ready_jobs
 from stoker.store.allocations import Allocation
 from stoker.store.database import open_database
+from stoker.supervisor.parent_death import die_with_parent
 from stoker.testing.failpoints import failpoint
 
 _FILES_SECONDS = 1.0  # between two looks at event files
@@ -418,19 +419,8 @@ class Driver:
             self._to_cancel.add(one.id)
 
 
-def _die_with(parent: int) -> None:
-    """Die with the daemon; the next daemon starts its own driver."""
-    import signal
-
-    from stoker.supervisor.parent_death import send_at_parent_death
-
-    send_at_parent_death(signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit
-
-
 def main(parent: int, name: str) -> None:
-    _die_with(parent)
+    die_with_parent(parent)  # the next daemon starts its own driver
     settings = load_settings()
     path = os.path.join(settings.state_dir, f"backend-{name}.lock")
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

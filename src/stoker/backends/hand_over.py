@@ -24,7 +24,7 @@ from stoker.core.model import ReadyJob, Request
 from stoker.core.record import Record
 from stoker.daemon.interfaces import Clock
 from stoker.settings import Settings
-from stoker.store import allocations, contexts, meta, profiles, ready_jobs, sweeps
+from stoker.store import allocations, attempts, contexts, meta, profiles, ready_jobs, sweeps
 from stoker.store.allocations import Allocation
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
@@ -307,7 +307,7 @@ class HandOver:
                     at=now,
                     boot=self._boot,
                 )
-                if not allocations.submit_job(self._db, id, claim):
+                if not attempts.claim(self._db, claim, id):
                     raise _NotReady
         return id
 

@@ -64,7 +64,7 @@ def probe(queue: Queue, row: BackendRow, timeout: float, gpus: int | None) -> It
 
 def _follow(queue: Queue, job: int, timeout: float) -> Iterator[Step]:
     feed = ChangeFeed(queue.settings.state_dir)
-    began, told = time.monotonic(), ""
+    began, shown = time.monotonic(), ""
     try:
         while True:
             row = job_queries.job(queue.db, job)
@@ -77,8 +77,8 @@ def _follow(queue: Queue, job: int, timeout: float) -> Iterator[Step]:
                            f"{format_duration(timeout)}: {reason}", False)  # fmt: skip
                 return
             text = "; ".join(why(queue.db, queue.settings, row))
-            if text != told:
-                told = text
+            if text != shown:
+                shown = text
                 yield Step(f"job {job}: {text}", None)
             feed.wait(1.0)
     finally:

@@ -59,7 +59,7 @@ _BY_SIGTERM = (signal.SIGTERM, (128 + signal.SIGTERM) << 8)  # wait statuses: ki
 
 
 class Revoked(Exception):
-    """The driver has given up on this allocation."""
+    """The driver treats this allocation as lost."""
 
 
 class Worker(EventListener):
@@ -413,11 +413,9 @@ def _end_with_parent() -> None:
     """End when the process ends that the engine would end: jobs must not outlive it."""
     parent = os.environ.get("STOKER_WORKER_PARENT", "")
     if parent.isdigit():
-        from stoker.supervisor.parent_death import send_at_parent_death
+        from stoker.supervisor.parent_death import die_with_parent
 
-        send_at_parent_death(signal.SIGKILL)
-        if os.getppid() != int(parent):
-            raise SystemExit(1)
+        die_with_parent(int(parent))
 
 
 def main(arguments: list[str]) -> int:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable
 
 from stoker.core.record import Record
+from stoker.core.states import ACTIVE
 from stoker.store import attempts
 from stoker.store.database import Database
 from stoker.store.dependencies import cancel_waiting
@@ -23,6 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+_ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 _COLUMNS = "id, backend, token, task, state, request, engine_id, node, reason, position, created_at"
 
 
@@ -100,23 +102,6 @@ def update(db: Database, id: int, **values: object) -> None:
     db.execute(f"UPDATE allocations SET {names} WHERE id = ?", (*values.values(), id))
 
 
-def submit_job(db: Database, allocation: int, claim: attempts.Claim) -> bool:
-    """queued -> submitted; returns False if the job is no longer ready."""
-    changed = db.execute(
-        "UPDATE jobs SET state = 'submitted', ready = 0, eligible_at = NULL, attempt = ?,"
-        " attempts = ? WHERE id = ? AND ready = 1",
-        (claim.attempt, claim.number, claim.job),
-    ).rowcount
-    if not changed:
-        return False
-    db.execute(
-        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, allocation)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (*attempts.claim_columns(claim), allocation),
-    )
-    return True
-
-
 def take_attempt_ids(db: Database, count: int) -> int:
     """Reserve ids of attempts inside a transaction and return the first."""
     first = attempts.next_attempt(db)
@@ -144,7 +129,7 @@ def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
         "SELECT a.id, a.job, a.number, j.state, j.stop_requested IS NOT NULL, j.grace"
         " FROM attempts a JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         " WHERE a.allocation = ? AND a.ended_at IS NULL"
-        " AND j.state IN ('submitted', 'starting', 'running', 'stopping') ORDER BY a.job",
+        f" AND j.state IN ({_ACTIVE}) ORDER BY a.job",
         (allocation,),
     )
     return [_remote(*row) for row in rows]
@@ -191,8 +176,8 @@ def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
         "SELECT a.allocation, a.id, a.job, a.number, j.state, 1, j.grace"
         " FROM jobs j INDEXED BY jobs_stopping JOIN attempts a ON a.id = j.attempt"
         " JOIN allocations l ON l.id = a.allocation"
-        " WHERE j.stop_requested IS NOT NULL AND j.state IN"
-        " ('submitted', 'starting', 'running', 'stopping') AND l.backend = ? ORDER BY j.id",
+        f" WHERE j.stop_requested IS NOT NULL AND j.state IN ({_ACTIVE})"
+        " AND l.backend = ? ORDER BY j.id",
         (backend,),
     )
     return [(allocation, _remote(*row)) for allocation, *row in rows]
@@ -214,8 +199,7 @@ def active_by_group(db: Database, groups: Iterable[str]) -> dict[str, int]:
     for group in groups:
         count = db.value(
             "SELECT count(*) FROM jobs j JOIN request_groups g ON g.id = j.request_group"
-            " WHERE g.fair_share_group = ? AND j.state IN"
-            " ('submitted', 'starting', 'running', 'stopping')",
+            f" WHERE g.fair_share_group = ? AND j.state IN ({_ACTIVE})",
             (group.encode("utf-8", "surrogateescape"),),
         )
         found[group] = int(str(count))

@@ -9,7 +9,7 @@ from stoker.core.formats.byte_text import maybe_text
 from stoker.core.model import Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
-from stoker.core.states import ACTIVE, advance
+from stoker.core.states import ACTIVE, STARTING, SUBMITTED, advance
 from stoker.store import request_groups, sweeps
 from stoker.store.database import Database
 from stoker.store.dependencies import cancel_waiting, release_dependents, stop_sweep
@@ -83,19 +83,22 @@ def next_attempt(db: Database) -> int:
     return int(row[0])
 
 
-def claim(db: Database, claim: Claim) -> bool:
-    """queued -> starting; returns False if the job is no longer ready."""
+def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
+    """queued -> starting, or submitted if it runs in the allocation of a backend.
+
+    Returns False if the job is no longer ready.
+    """
     changed = db.execute(
-        "UPDATE jobs SET state = 'starting', ready = 0, eligible_at = NULL, attempt = ?,"
+        "UPDATE jobs SET state = ?, ready = 0, eligible_at = NULL, attempt = ?,"
         " attempts = ? WHERE id = ? AND ready = 1",
-        (claim.attempt, claim.number, claim.job),
+        (STARTING if allocation is None else SUBMITTED, claim.attempt, claim.number, claim.job),
     ).rowcount
     if not changed:
         return False
     db.execute(
-        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        claim_columns(claim),
+        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, allocation)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (*claim_columns(claim), allocation),
     )
     return True
 

@@ -38,6 +38,7 @@ from stoker.store import changes, dependencies, events, job_queries, meta, sweep
 from stoker.store.database import Database, open_database
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
+from stoker.supervisor.parent_death import die_with_parent
 from stoker.supervisor.process_table import read_process
 from stoker.sweep_control.lifecycle import load
 from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied
@@ -393,19 +394,8 @@ def _size(path: str) -> int:
         return 0
 
 
-def _die_with(parent: int) -> None:
-    """Die with the daemon; the next daemon starts its own driver."""
-    import signal
-
-    from stoker.supervisor.parent_death import send_at_parent_death
-
-    send_at_parent_death(signal.SIGKILL)
-    if os.getppid() != parent:
-        raise SystemExit
-
-
 def main(parent: int) -> None:
-    _die_with(parent)
+    die_with_parent(parent)  # the next daemon starts its own driver
     settings = load_settings()
     path = os.path.join(settings.state_dir, "driver.lock")
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -27,7 +27,7 @@ VERB = Verb(
             Option("--folder", "add: folder for logs and outputs of jobs, on a file system that"
                    " the nodes share (slurm: default in ~/.local/share/stoker)", "DIR"),
             Option("--gpus", "test: number of GPUs of the probe job (default: 1)", "N", count),
-            Option("--timeout", "test: give up after this long (default: 10m)", "TIME",
+            Option("--timeout", "test: stop waiting after this long (default: 10m)", "TIME",
                    lambda text: parse_duration(text, "s")),
         ),
         (

@@ -46,8 +46,12 @@ def plain_words(text: str) -> tuple[str, ...] | None:
 
 
 def quote(word: str) -> str:
-    """Return a word quoted for a POSIX shell: shlex.quote without the import of re."""
-    if word and all(c.isascii() and (c.isalnum() or c in "@%+=:,./-_") for c in word):
+    """Return a word quoted for a POSIX shell, and for zsh, which expands `=program`."""
+    if (
+        word
+        and word[0] != "="
+        and all(c.isascii() and (c.isalnum() or c in "@%+=:,./-_") for c in word)
+    ):
         return word
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
