@@ -18,6 +18,7 @@ from typing import IO, Any
 from stoker.errors import Conflict
 
 Mark = list[int | str]  # [size, mtime in ns], or [target] of a symlink
+OTHER: Mark = [-1, 0]
 _KEPT = ".before-sync"
 _MANIFESTS = ".sync"
 _CLOCK_NS = 2 * 10**9  # file systems round times, some to two seconds
@@ -32,7 +33,10 @@ def plan(folder: str, files: Mapping[str, Mark]) -> dict[str, Any]:
     os.makedirs(folder, exist_ok=True)
     known = manifest.files
     for path in [path for path in known if path not in files]:
-        if _is_inside(folder, path) and _mark(os.path.join(folder, path)) == known[path]["copy"]:
+        if (
+            _is_inside(folder, path)
+            and file_mark(os.path.join(folder, path)) == known[path]["copy"]
+        ):
             _remove(folder, path)
         del known[path]
     send, renamed, outside = [], [], []
@@ -42,7 +46,7 @@ def plan(folder: str, files: Mapping[str, Mark]) -> dict[str, Any]:
             outside.append(path)
             continue
         renamed += _clear_parents(folder, path)
-        there = _mark(os.path.join(folder, path))
+        there = file_mark(os.path.join(folder, path))
         entry = known.get(path)
         is_ours = entry is not None and there in (entry["copy"], entry["before"])
         if there is not None and _is_same(there, mark) and (entry is None or not entry["copy"]):
@@ -87,7 +91,7 @@ def finish(folder: str) -> None:
     """Record the copies of the files that were sent."""
     manifest = _Manifest(folder)
     for path, entry in manifest.files.items():
-        there = _mark(os.path.join(folder, path))
+        there = file_mark(os.path.join(folder, path))
         if entry["copy"] is None and there is not None and there[:1] == entry["original"][:1]:
             entry["copy"], entry["before"] = there, None
     manifest.save()
@@ -118,15 +122,18 @@ class _Manifest:
         os.replace(temporary, self._path)
 
 
-def _mark(path: str) -> Mark | None:
-    """Size and time of a file, or the target of a link; None if there is no such thing."""
+def file_mark(path: str) -> Mark | None:
+    """Size and time of a file, or the target of a link; None if there is no such thing.
+
+    Both sides of a sync call it. OTHER stands for folders and special files.
+    """
     try:
         info = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     if stat.S_ISLNK(info.st_mode):
         return [os.readlink(path)]
-    return [info.st_size, info.st_mtime_ns] if stat.S_ISREG(info.st_mode) else [-1, 0]
+    return [info.st_size, info.st_mtime_ns] if stat.S_ISREG(info.st_mode) else OTHER
 
 
 def _is_same(there: Mark, mark: Mark) -> bool:

@@ -6,7 +6,6 @@ import hashlib
 import os
 import shlex
 import shutil
-import stat
 import subprocess
 import tarfile
 from collections.abc import Iterable
@@ -14,7 +13,7 @@ from typing import IO
 
 from stoker.errors import Error, TryLater, UsageError
 from stoker.remote.connection import LOST, Connection, Lost
-from stoker.remote.sync_receiver import Mark
+from stoker.remote.sync_receiver import OTHER, Mark, file_mark
 
 _VANISHED = 24  # rsync: some files were removed meanwhile
 
@@ -37,8 +36,8 @@ def files_of(folder: str) -> dict[str, Mark]:
         raise UsageError(f"`--sync {folder}`: there is no such folder")
     found: dict[str, Mark] = {}
     for path in _git_files(folder) if _in_repository(folder) else _all_files(folder):
-        mark = _mark(os.path.join(folder, path))
-        if mark is not None:
+        mark = file_mark(os.path.join(folder, path))
+        if mark is not None and mark != OTHER:
             found[path] = mark
     return found
 
@@ -162,14 +161,3 @@ def _ignores_itself(folder: str) -> bool:
     except OSError:
         return False
     return [line for line in lines if line.strip() and not line.startswith(b"#")] == [b"*"]
-
-
-def _mark(path: str) -> Mark | None:
-    """As the receiver computes it; None for what is neither a file nor a link."""
-    try:
-        info = os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    if stat.S_ISLNK(info.st_mode):
-        return [os.readlink(path)]
-    return [info.st_size, info.st_mtime_ns] if stat.S_ISREG(info.st_mode) else None

@@ -11,7 +11,7 @@ from stoker.cli.remote.versions import note_versions
 from stoker.core.formats.command_line import Parsed, parse
 from stoker.errors import Unavailable, UsageError
 from stoker.remote.boxes import Box, chosen_box
-from stoker.remote.connection import Connection, Killed, Lost
+from stoker.remote.connection import Connection, Killed, Lost, RemoteProcess
 
 # Commands of this machine, whatever the box.
 _LOCAL = ("context", "completion")
@@ -103,12 +103,18 @@ def remote_run(connection: Connection, words: list[str], name: str) -> int:
         stdin=None if reads_stdin else subprocess.DEVNULL,
     )  # fmt: skip
     try:
+        return exit_code(connection, process)
+    except Lost as error:
+        raise lost(connection.box, name, error, is_read=is_read) from None
+
+
+def exit_code(connection: Connection, process: RemoteProcess) -> int:
+    """Wait for a command on the box; Ctrl-C ends it there too. Raises Lost."""
+    try:
         code = process.wait()
     except KeyboardInterrupt:
         process.end()
         raise
-    except Lost as error:
-        raise lost(connection.box, name, error, is_read=is_read) from None
     if code == UsageError.exit_code:
         note_versions(connection)
     return code

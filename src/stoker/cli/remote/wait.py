@@ -7,10 +7,10 @@ import os
 import subprocess
 import time
 
+from stoker.cli.remote.forward import exit_code
 from stoker.cli.remote.recover import recover
-from stoker.cli.remote.versions import check_support, note_versions
+from stoker.cli.remote.versions import check_support
 from stoker.core.formats.command_line import Parsed
-from stoker.errors import UsageError
 from stoker.remote.boxes import Box
 from stoker.remote.connection import Connection, Lost
 
@@ -42,14 +42,7 @@ def _wait(connection: Connection, words: list[str], settings: dict[str, object])
         hangs_up=True, tty=os.isatty(0) and os.isatty(1),
         stdin=None if os.isatty(0) and os.isatty(1) else subprocess.DEVNULL,
     )  # fmt: skip
-    try:
-        code = process.wait()
-    except KeyboardInterrupt:
-        process.end()
-        raise
-    if code == UsageError.exit_code:
-        note_versions(connection)
-    return code
+    return exit_code(connection, process)
 
 
 def _select(connection: Connection, parsed: Parsed) -> list[str] | int:
