@@ -286,21 +286,23 @@ def test_worker_returns_jobs_that_it_cannot_start_in_time(chunk: ChunkLab) -> No
     assert not (chunk.work / "never").exists()
 
 
-@pytest.mark.parametrize("source", ["SLURM_JOB_END_TIME", "header"])
-@pytest.mark.parametrize(("is_single", "cause"), [(True, "time_limit"), (False, "requeue")])
-def test_jobs_are_stopped_before_the_allocation_ends(
-    chunk: ChunkLab, source: str, is_single: bool, cause: str
-) -> None:
+def test_jobs_of_a_chunk_are_stopped_before_slurm_ends_the_allocation(chunk: ChunkLab) -> None:
     gate = Gate(chunk.work)
-    seconds = 12.0 if source == "header" else None
-    commands = [gate.wait] if is_single else [gate.wait, gate.wait, "touch never"]
-    chunk.write(*commands, is_single=is_single, seconds=seconds)
-    env = {} if source == "header" else {source: str(int(time.time() + 12))}
-    worker = chunk.start(**env)
-    assert worker.wait(30) == 0
-    assert {found for _, found in chunk.ends().values()} == {cause}
-    assert chunk.returned() == ([] if is_single else [(3, "drained")])
+    chunk.write(gate.wait, gate.wait, "touch never")
+    worker = chunk.start(SLURM_JOB_END_TIME=str(int(time.time() + 18)))
+    assert worker.wait(40) == 0
+    assert {job: cause for job, (_, cause) in chunk.ends().items()} == {1: "requeue", 2: "requeue"}
+    assert chunk.returned() == [(3, "drained")]
     assert not (chunk.work / "never").exists()
+
+
+def test_job_of_its_own_allocation_is_stopped_before_its_time_limit(chunk: ChunkLab) -> None:
+    gate = Gate(chunk.work)
+    chunk.write(gate.wait, is_single=True, seconds=18.0)
+    worker = chunk.start()
+    assert worker.wait(40) == 0
+    assert {job: cause for job, (_, cause) in chunk.ends().items()} == {1: "time_limit"}
+    assert chunk.returned() == []
 
 
 def test_signal_before_the_time_limit_does_not_end_the_worker(chunk: ChunkLab) -> None:

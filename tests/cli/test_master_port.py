@@ -11,6 +11,11 @@ from tests.lab import Lab
 _SHOW = "echo $MASTER_ADDR $MASTER_PORT $PET_MASTER_ADDR $PET_MASTER_PORT"
 
 
+def _found(lab: Lab, job: int) -> tuple[dict[str, object], str]:
+    """What may explain a missing port."""
+    return lab.job(job), (lab.state_dir / "daemon.log").read_text()
+
+
 def test_two_jobs_with_two_gpus_have_different_ports(new_lab: Callable[..., Lab]) -> None:
     four_gpus = new_lab(devices=4)
     gate = Gate(four_gpus.folder, "gate")
@@ -19,6 +24,7 @@ def test_two_jobs_with_two_gpus_have_different_ports(new_lab: Callable[..., Lab]
     gate.open()
     four_gpus.wait(*jobs)
     logs = [four_gpus.log(job).split() for job in jobs]
+    assert all(len(log) == 4 for log in logs), _found(four_gpus, jobs[0])
     for address, port, torchrun_address, torchrun_port in logs:
         assert address == torchrun_address == "127.0.0.1"
         assert port == torchrun_port and port.isdigit()
@@ -48,5 +54,5 @@ def test_job_that_a_job_submits_gets_its_own_port(new_lab: Callable[..., Lab]) -
     four_gpus.wait(outer)
     job = int(inner.read_text())
     four_gpus.wait(job)
-    assert four_gpus.log(job).strip().isdigit()
+    assert four_gpus.log(job).strip().isdigit(), _found(four_gpus, job)
     assert four_gpus.log(job) != four_gpus.log(outer)

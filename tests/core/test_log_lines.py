@@ -67,6 +67,20 @@ def test_lines_do_not_depend_on_the_pieces(pieces: list[bytes]) -> None:
         assert rendered(*whole_characters(pieces), is_raw=is_raw) == whole
 
 
+def test_colors_stay_in_effect_when_a_line_is_overwritten() -> None:
+    for pieces in (["\x1b[31m", "\r", "a", "\r", "a"], ["\x1b[31mb\ra"], ["b\x1b[31m\r", "a"],
+                   ["\x1b[31mb\x1b[2Ka"], ["\x1b[1mb\x1b[0m\r\x1b[31mc\r", "a"]):  # fmt: skip
+        [line] = rendered(*(piece.encode() for piece in pieces))
+        assert line["spans"] == [{"text": "a", "classes": "f1"}], pieces
+
+
+def test_colors_of_a_long_progress_bar_do_not_add_up() -> None:
+    view = LogView(True)
+    for number in range(1000):
+        view.feed(f"\r\x1b[{30 + number % 8}m\x1b[38;5;{number % 256}m{number}%")
+    assert len(view.rows()[0]) < 500
+
+
 @given(LOGS)
 def test_lines_are_those_of_stoker_log(pieces: list[bytes]) -> None:
     data = b"".join(pieces)

@@ -59,6 +59,8 @@ def run(text: str, with_shell: str, **env: str) -> list[str]:
 def test_hostile_value_arrives_unchanged_in_every_quoting_context(with_shell: str) -> None:
     texts, expected = [], []
     for place, around in PLACES:
+        if place.startswith("=") and with_shell.endswith("zsh"):
+            continue  # in zsh, this text of the user means the path of a command
         command = shell(f"{PRINT} {place} end")
         command.check(["x"])
         for value in HOSTILE:

@@ -18,6 +18,7 @@ from stoker.store.attempts import Claim
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import Order
+from stoker.supervisor.wire import note
 from stoker.testing.failpoints import failpoint
 
 # The id of an attempt is on its processes and in the journal, so it is never used again, even if
@@ -180,6 +181,7 @@ class JobStarter:
 
         found = take_port()
         if found is None:
+            note(f"found no free port for job {order.job}; it runs without MASTER_PORT")
             return order
         port, held = found
         if held is not None:

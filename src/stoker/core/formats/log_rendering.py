@@ -32,6 +32,9 @@ _ESCAPE = re.compile("\x1b[ -/]{0,8}([0-~]?)")
 _STRINGS = frozenset("]PX^_")
 _STRING_END = re.compile("[\x07\x18\x1a\x1b\n\x9c]")
 
+# Color sequences that stay in effect when a row is overwritten again and again.
+_MAX_COLORS = 32
+
 _COLOR = re.compile("\x1b\\[[0-9;:]*m")
 _COLOR_ARGUMENT = frozenset("0123456789;:")
 
@@ -146,7 +149,7 @@ class LogView:
         if not text:
             return
         if self._is_at_left:
-            self._clear()
+            self._clear_row()
             if self._colors:
                 self._text.append(self._colors)
                 self._colors = ""
@@ -155,6 +158,12 @@ class LogView:
         self._length += len(text)
         if self._length > 2 * MAX_LINE_LENGTH:
             self._drop()
+
+    def _clear_row(self) -> None:
+        """Remove the text of the current row; its colors stay in effect."""
+        if any("\x1b" in part for part in self._text):
+            self._colors = _in_effect("".join(self._text) + self._colors)
+        self._clear()
 
     def _clear(self) -> None:
         self._text.clear()
@@ -274,7 +283,7 @@ class LogView:
             if argument not in ("", "0"):
                 self._is_at_left = True
             if self._is_at_left:
-                self._clear()
+                self._clear_row()
         elif argument and not argument.isdigit():
             return
         elif final in "AF":
@@ -289,6 +298,17 @@ class LogView:
             self._colors += sequence
         else:
             self._text.append(sequence)
+
+
+def _in_effect(text: str) -> str:
+    """Return the color sequences of a text that may still have an effect at its end."""
+    found: dict[str, None] = {}
+    for sequence in _COLOR.findall(text):
+        if sequence in ("\x1b[m", "\x1b[0m"):
+            found.clear()
+        found.pop(sequence, None)  # the last of equal sequences has the effect of all
+        found[sequence] = None
+    return "".join([*found][-_MAX_COLORS:])
 
 
 class RawView:

@@ -6,6 +6,7 @@ has a lock file, like a GPU without a sysfs folder, and the job's processes inhe
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -51,6 +52,6 @@ def _is_free(port: int) -> bool:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("", port))
-        except OSError:
-            return False
+        except OSError as error:
+            return error.errno != errno.EADDRINUSE  # a sandbox may refuse only this address
     return True
