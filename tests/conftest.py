@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,28 +95,20 @@ def new_ray() -> Iterator[Callable[..., RayCluster]]:
 
 
 @pytest.fixture(scope="session")
-def _shared_ray(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The Ray cluster of all test processes, and the folder with its locks."""
-    from tests.engines.shared_ray import shared_ray
+def _shared_ray() -> Iterator[RayCluster]:
+    """A Ray cluster with nodes 0, 1 and 2 of 8 CPUs and 4 fake GPUs each; 0 is the head."""
+    from tests.engines.ray_cluster import RayCluster
 
     _need_ray()
-    is_worker = "PYTEST_XDIST_WORKER" in os.environ
-    folder = tmp_path_factory.getbasetemp()
-    folder = folder.parent if is_worker else folder
-    with shared_ray(folder) as description:
-        yield folder, description
+    with RayCluster() as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def ray(_shared_ray: tuple[Path, dict[str, Any]]) -> Iterator[RayCluster]:
-    """A Ray cluster with nodes 0, 1 and 2 of 8 CPUs and 4 fake GPUs each; 0 is the head.
-
-    All tests share it, one after the other. A test can kill only nodes that it added.
-    """
-    from tests.engines.shared_ray import exclusive_use
-
-    with exclusive_use(*_shared_ray) as cluster:
-        yield cluster
+def ray(_shared_ray: RayCluster) -> Iterator[RayCluster]:
+    """The shared Ray cluster. Nodes that a test adds, and actors that it starts, end with it."""
+    yield _shared_ray
+    _shared_ray.clean()
 
 
 def _need_ray() -> None:
@@ -127,10 +118,22 @@ def _need_ray() -> None:
         pytest.skip("needs Ray and root")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the longest tests first, so that no worker is left with them at the end."""
-    items.sort(key=lambda item: "tests/simulation/test_seeds.py" not in item.nodeid)
+    """Run the tests of one cluster in one process; start the longest tests first."""
     for item in items:
-        if {"ray", "new_ray"} & set(getattr(item, "fixturenames", ())):
-            # Tests that share the cluster wait for each other.
-            item.add_marker(pytest.mark.timeout(400))
+        engine = _engine_of(item)
+        if engine is not None:
+            item.add_marker(pytest.mark.xdist_group(engine))
+    items.sort(key=lambda item: "tests/simulation/test_seeds.py" not in item.nodeid)
+
+
+def _engine_of(item: pytest.Item) -> str | None:
+    """The engine whose shared cluster a test uses."""
+    fixtures = set(getattr(item, "fixturenames", ()))
+    place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
+    if place == "ray" or fixtures & {"_shared_ray", "new_ray"}:
+        return "ray"
+    if place == "slurm" or "_shared_slurm" in fixtures:
+        return "slurm"
+    return None

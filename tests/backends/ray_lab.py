@@ -26,4 +26,4 @@ class RayLab(SlurmLab):
         self.ok("backend", "add", BACKEND, "ray", *words)
 
     def close(self) -> None:
-        Lab.close(self)  # actors of the queue end after the test (tests/engines/shared_ray.py)
+        Lab.close(self)  # actors of the queue end after the test (RayCluster.clean)

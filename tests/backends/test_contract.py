@@ -20,13 +20,12 @@ import pytest
 
 from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import BACKEND, SlurmLab
-from tests.engines.shared_ray import exclusive_use
+from tests.engines.ray_cluster import RayCluster
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate
 from tests.lab import Lab, wait_until
 
-# All tests of the Ray cluster wait for each other.
-BACKENDS = ("local", "slurm", pytest.param("ray", marks=pytest.mark.timeout(900)))
+BACKENDS = ("local", "slurm", "ray")
 _FINAL = {"done", "failed", "cancelled", "lost"}
 
 
@@ -74,10 +73,11 @@ def _open_slurm(folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]
 
 @contextmanager
 def _open_ray(folder: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
-    with exclusive_use(*request.getfixturevalue("_shared_ray")) as cluster:
-        lab = RayLab(folder, cluster, devices=4, STOKER_RETRY_DELAY="0.1")
-        yield Place(lab, "--on", BACKEND)
-        lab.close()
+    cluster: RayCluster = request.getfixturevalue("_shared_ray")
+    lab = RayLab(folder, cluster, devices=4, STOKER_RETRY_DELAY="0.1")
+    yield Place(lab, "--on", BACKEND)
+    lab.close()
+    cluster.clean()
 
 
 _OPEN = {"local": _open_local, "slurm": _open_slurm, "ray": _open_ray}

@@ -19,20 +19,18 @@ from stoker.supervisor.logs import job_folder, progress_path, stop_path
 from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import Executions
 from tests.engines.ray_cluster import RayCluster
-from tests.engines.shared_ray import exclusive_use
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
 
 NewRayLab = Callable[..., RayLab]
 
-# Tests of other modules that use the cluster wait for this module, or this one for them.
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def cluster(_shared_ray: tuple[Path, dict[str, Any]]) -> Iterator[RayCluster]:
-    with exclusive_use(*_shared_ray) as cluster:
-        yield cluster
+def cluster(_shared_ray: RayCluster) -> Iterator[RayCluster]:
+    yield _shared_ray
+    _shared_ray.clean()
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.backends.slurm_lab import BACKEND, SlurmLab
-
-pytestmark = pytest.mark.xdist_group("slurm")
 
 _VARIABLES = (
     "echo $(hostname) $RANK $WORLD_SIZE $LOCAL_RANK $STOKER_NODES $MASTER_ADDR $MASTER_PORT"

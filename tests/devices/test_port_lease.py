@@ -19,18 +19,16 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_leased_ports_differ_until_they_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(port_lease, "_LAST", port_lease._FIRST + 3)
-    held = []
-    ports = set()
-    while (found := take_port()) is not None:
-        ports.add(found[0])
-        held.append(found[1])
-    assert len(ports) == len(held) >= 1
-    for descriptor in held:
-        assert descriptor is not None
+    held: dict[int, int] = {}
+    while (found := take_port())[1] is not None:
+        assert found[0] not in held
+        held[found[0]] = found[1]
+    assert held and found[0] not in held  # an ephemeral port when all others are leased
+    for descriptor in held.values():
         os.close(descriptor)
-    again = take_port()
-    assert again is not None and again[0] in ports
-    os.close(again[1] or 0)
+    port, again = take_port()
+    assert port in held and again is not None
+    os.close(again)
 
 
 def test_port_with_a_listener_is_not_leased(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,11 +38,11 @@ def test_port_with_a_listener_is_not_leased(monkeypatch: pytest.MonkeyPatch) -> 
         port = listener.getsockname()[1]
         monkeypatch.setattr(port_lease, "_FIRST", port)
         monkeypatch.setattr(port_lease, "_LAST", port)
-        assert take_port() is None
+        assert take_port()[0] != port
 
 
 def test_port_is_found_without_lock_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("STOKER_LEASE_DIR", str(tmp_path / "file"))
     found = take_port()
-    assert found is not None and found[1] is None
+    assert found[1] is None

@@ -18,10 +18,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from tests.engines.loopback import ClaimedPorts, free_network
 from tests.engines.simulated_host import SimulatedHost, has_namespaces
@@ -40,6 +39,18 @@ _SETTINGS = {
     "RAY_prestart_worker_first_driver": "0",
     "RAY_enable_worker_prestart": "0",
 }
+
+_KILL_ACTORS = """
+import ray, time
+ray.init(log_to_driver=False)
+for actor in ray.util.list_named_actors(all_namespaces=True):
+    try:
+        ray.kill(ray.get_actor(actor["name"], namespace=actor["namespace"]))
+    except ValueError:
+        pass  # it has ended in the meantime
+while ray.available_resources().get("GPU") != ray.cluster_resources().get("GPU"):
+    time.sleep(0.05)
+"""
 
 
 def has_ray() -> bool:
@@ -61,34 +72,6 @@ class RayCluster:
         self._claimed = ClaimedPorts(self.node_address(0), 2)
         self._port, self._dashboard_port = self._claimed.ports
         self._hosts: dict[int, SimulatedHost] = {}
-
-    @classmethod
-    def attach(cls, description: Mapping[str, Any]) -> Self:
-        """A cluster that another process started and described; this object owns none of its nodes.
-
-        Nodes that it adds belong to it: it can kill them, and `stop` kills them.
-        """
-        cluster = cls.__new__(cls)
-        cluster._count = 0
-        cluster._cpus, cluster._gpus = description["cpus"], description["gpus"]
-        cluster._settings, cluster._token = description["settings"], description["token"]
-        cluster.folder = Path(description["folder"])
-        cluster._network, cluster._port = description["network"], description["port"]
-        cluster._dashboard_port = 0
-        cluster._hosts = {}
-        return cluster
-
-    def describe(self) -> dict[str, Any]:
-        """What `attach` needs in another process."""
-        return {
-            "cpus": self._cpus,
-            "gpus": self._gpus,
-            "settings": self._settings,
-            "token": self._token,
-            "folder": str(self.folder),
-            "network": self._network,
-            "port": self._port,
-        }
 
     def __enter__(self) -> Self:
         self.start()
@@ -156,21 +139,26 @@ class RayCluster:
         self._hosts.pop(node).stop()
 
     def nodes(self) -> list[int]:
-        """Numbers of the nodes that this object started and did not kill."""
+        """Numbers of the nodes that were not killed."""
         return list(self._hosts)
 
     def host(self, node: int) -> SimulatedHost:
         """The host of a node, to look at its processes or to run a program there."""
         return self._hosts[node]
 
+    def clean(self) -> None:
+        """End what a test left: nodes that it added, and actors, which would keep GPUs."""
+        for node in self.nodes():
+            if node >= self._count:
+                self.kill_node(node)
+        self.run_python(_KILL_ACTORS)
+
     def stop(self) -> None:
-        """End all nodes of this object; the one that started the cluster deletes its folder."""
         for host in self._hosts.values():
             host.stop()
         self._hosts = {}
-        if self._count:
-            self._claimed.release()
-            shutil.rmtree(self.folder, ignore_errors=True)
+        self._claimed.release()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self, node: int) -> str:
         """What `ray start` printed on a node."""

@@ -232,30 +232,6 @@ def test_ray_actors_see_the_gpus_of_their_nodes(ray: RayCluster) -> None:
     assert found == [[f"ray{node}", "0,1,2,3"] for node in range(3)]
 
 
-_DETACHED = """
-import ray
-ray.init(log_to_driver=False, namespace="left")
-actor = ray.remote(num_gpus=4)(type("Actor", (), {"ready": lambda self: 1}))
-handle = actor.options(lifetime="detached", name="left").remote()
-ray.get(handle.ready.remote())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("turn", [1, 2])
-def test_ray_actors_do_not_outlive_the_test_on_a_shared_cluster(ray: RayCluster, turn: int) -> None:
-    assert ray.run_python(_NAMED) == "[]\n", turn
-    ray.run_python(_DETACHED)
-    assert ray.run_python(_NAMED) == "[{'name': 'left', 'namespace': 'left'}]\n"
-
-
-_NAMED = """
-import ray
-ray.init(log_to_driver=False)
-print(ray.util.list_named_actors(all_namespaces=True))
-"""
-
-
 def addresses(ray: RayCluster) -> list[str]:
     """The addresses of living nodes. Ray may print more lines, such as news of dead nodes."""
     found: list[str] = json.loads(ray.run_python(_ALIVE).splitlines()[0])
@@ -279,37 +255,6 @@ def test_ray_refuses_a_client_without_the_token(ray: RayCluster) -> None:
     failed = subprocess.run(words, env=env, capture_output=True, text=True, timeout=90)
     assert failed.returncode != 0
     assert "AuthenticationError" in failed.stderr
-
-
-_RAY_PROCESS = """
-import sys
-from pathlib import Path
-from tests.engines.shared_ray import shared_ray
-with shared_ray(Path(sys.argv[1])) as description:
-    print(description["folder"], flush=True)
-    sys.stdin.read()
-"""
-
-
-@pytest.mark.slow
-def test_shared_ray_cluster_ends_when_all_test_processes_are_killed(
-    new_ray: NewRay, tmp_path: Path
-) -> None:
-    def start() -> subprocess.Popen[str]:
-        words, pipe = [sys.executable, "-c", _RAY_PROCESS, str(tmp_path)], subprocess.PIPE
-        return subprocess.Popen(words, cwd=ROOT, text=True, stdin=pipe, stdout=pipe)
-
-    with start() as first, start() as second:
-        assert first.stdout is not None and second.stdout is not None
-        folder = Path(first.stdout.readline().strip())
-        assert Path(second.stdout.readline().strip()) == folder
-        first.kill()
-        first.wait()
-        assert (folder / "node0.log").exists()
-        assert _processes_of(folder)
-        second.kill()
-        wait_until(lambda: _processes_of(folder) == [], 60, "end of all processes")
-    wait_until(lambda: not folder.exists(), 60, "the end of the owner")
 
 
 def _processes_of(folder: Path, command: bytes = b"") -> list[int]:

@@ -362,7 +362,7 @@ class SimDaemon(EventListener):
         self.link = self._link = SimRunnerClient(self)
         begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
-        host, gpus = Host(self.host.cpu_slots, self.world.boot), FixedGpus(self.host.devices)
+        host, gpus = Host(self.host.cpu_slots, self.world.boot, False), FixedGpus(self.host.devices)
         self.loop = Loop(
             self._db, self, host, gpus, self._settings, self.world.clock, self, next_attempt=first
         )

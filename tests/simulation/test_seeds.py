@@ -40,16 +40,15 @@ def test_invariants_hold_through_all_faults(first: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("first", range(10_000, 10_500, _BLOCK))
+@pytest.mark.parametrize("first", range(10_000, 10_250, _BLOCK))
 def test_invariants_hold_in_many_more_histories(first: int, tmp_path: Path) -> None:
     _run_block(first, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", (20_001, 20_003))
-def test_invariants_hold_with_thousands_of_jobs(seed: int, tmp_path: Path) -> None:
-    assert run(seed, str(tmp_path), jobs=3_000).jobs >= 3_000
+def test_invariants_hold_with_thousands_of_jobs(tmp_path: Path) -> None:
+    assert run(20_001, str(tmp_path), jobs=2_000).jobs >= 2_000
 
 
 def test_seed_always_gives_the_same_history(tmp_path: Path) -> None:

@@ -127,8 +127,7 @@ class ChunkSource:
         from stoker.devices.leases.port_lease import take_port
 
         own = dict(spec.context.env) | dict(spec.variables)
-        found = take_port(takes_lease=False)
-        port = int(own["MASTER_PORT"]) if "MASTER_PORT" in own else found[0] if found else 29500
+        port = int(own["MASTER_PORT"]) if "MASTER_PORT" in own else take_port(takes_lease=False)[0]
         shell = spec.context.shell if spec.shell else None
         words = rank_words(
             python=sys.executable,

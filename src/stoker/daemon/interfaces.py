@@ -32,6 +32,7 @@ class Clock(Protocol):
 class Host(Record):
     cpu_slots: int
     boot: str
+    leases_ports: bool = True  # for jobs with several GPUs
 
 
 class EventListener:

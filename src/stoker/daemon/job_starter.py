@@ -18,7 +18,6 @@ from stoker.store.attempts import Claim
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import Order
-from stoker.supervisor.wire import note
 from stoker.testing.failpoints import failpoint
 
 # The id of an attempt is on its processes and in the journal, so it is never used again, even if
@@ -166,7 +165,8 @@ class JobStarter:
         by_number = {device.number: device for device in self._gpus.devices}
         devices = tuple(by_number[number] for number in start.devices)
         order, context = self._order_maker.make(job, claim, devices)
-        if order.env["STOKER_GPUS"].count(",") and "MASTER_PORT" not in order.env:
+        has_several = "," in order.env["STOKER_GPUS"]  # also if one device stands for two GPUs
+        if self._host.leases_ports and has_several and "MASTER_PORT" not in order.env:
             order = self._with_port(order, context, lease)
         self._orders.append((order, context, lease))
         return True
@@ -179,11 +179,7 @@ class JobStarter:
         from stoker.devices.leases.port_lease import take_port
         from stoker.supervisor.distributed import rendezvous_environment
 
-        found = take_port()
-        if found is None:
-            note(f"found no free port for job {order.job}; it runs without MASTER_PORT")
-            return order
-        port, held = found
+        port, held = take_port()
         if held is not None:
             lease.descriptors.append(held)
         added = rendezvous_environment(own.get("MASTER_ADDR", "127.0.0.1"), port)

@@ -18,10 +18,10 @@ _FIRST, _LAST = 20000, 29499  # below the ephemeral ports of Linux, and below to
 _TRIES = 100
 
 
-def take_port(takes_lease: bool = True) -> tuple[int, int | None] | None:
-    """Return a free port and the descriptor of its lock; None if no port was found.
+def take_port(takes_lease: bool = True) -> tuple[int, int | None]:
+    """Return a free port and the descriptor of its lock.
 
-    The descriptor is None if the lock files cannot be used; the port was free when it was found.
+    The descriptor is None if no lock could be taken; the port was free when it was found.
     """
     try:
         folder = lease_folder() if takes_lease else None
@@ -42,7 +42,9 @@ def take_port(takes_lease: bool = True) -> tuple[int, int | None] | None:
             if _is_free(port):
                 return port, held
             os.close(held)
-    return None
+    with socket.socket() as probe:  # let the kernel choose an ephemeral port
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1]), None
 
 
 def _is_free(port: int) -> bool:
