@@ -45,6 +45,8 @@ def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
         variables=job.variables,
         warn=job.warn,
         sweep=job.sweep,
+        warm=job.warm,
+        no_bind=job.no_bind,
     )
     return ChunkJob(
         job=job.id,

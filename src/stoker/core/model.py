@@ -26,7 +26,7 @@ class Dependency(Record):
 
 
 class Request(Record):
-    """The GPUs that a job requests. Jobs with equal requests are in one request group."""
+    """What a job requests. Jobs with equal requests are in one request group."""
 
     gpus: int = 0
     memory: int | None = None  # bytes on each GPU; None: one slot, by default the whole GPU
@@ -40,6 +40,12 @@ class Request(Record):
     backend: str = ""  # where it runs; "": on this host
     nodes: int = 1  # the other values are for each node
     options: tuple[str, ...] = ()  # K=V for the engine of the backend
+    cpus: int = 0  # cores; 0: the default share (core/policy/host_share.py)
+    host_memory: int | None = None  # bytes of the host's memory; None: not counted
+    is_auto_host: bool = False  # host memory from the command profile
+    needs: tuple[str, ...] = ()  # NAME=N of the counters in the settings, sorted
+    share: str = ""  # how it shares GPUs: mps or time; "": as the GPU is set up
+    preemptible: bool = False  # gives way to jobs that are not
 
 
 GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one
@@ -71,6 +77,8 @@ class JobSpec(Record):
     warn: str | None = None  # signal to send before the time limit: USR1@60
     sweep: int | None = None
     fair_share_group: str = ""  # "" is the default group
+    warm: str | None = None  # start in a fork server that imported these modules; "": learned ones
+    no_bind: bool = False  # do not bind it to the CPUs near its GPUs
 
 
 class ReadyJob(Record):
@@ -102,6 +110,8 @@ class ReadyJob(Record):
     warn: str | None
     sweep: int | None
     requeues: int
+    warm: str | None
+    no_bind: bool
 
 
 class RunningJob(Record):

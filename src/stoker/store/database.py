@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
 from stoker.testing.failpoints import failpoint
 
-SCHEMA_VERSION = 7
+SCHEMA_VERSION = 8
 FILE_NAME = "queue.db"
 
 

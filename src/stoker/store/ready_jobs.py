@@ -19,7 +19,7 @@ _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, j.argv, j.shell,"
     f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
     " j.batch_index, j.profile, j.retries, j.restartable, j.on_oom,"
-    " j.variables, j.warn, j.sweep, j.requeues"
+    " j.variables, j.warn, j.sweep, j.requeues, j.warm, j.no_bind"
 )
 
 
@@ -75,7 +75,7 @@ def first(
 def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, memory, argv, shell, context, name, attempts, grace,
      out, err, keep, batch, index, profile, retries, restartable, on_oom, variables,
-     warn, sweep, requeues) = row  # fmt: skip
+     warn, sweep, requeues, warm, no_bind) = row  # fmt: skip
     return ReadyJob(
         id=id,
         priority=priority,
@@ -103,6 +103,8 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
         warn=warn,
         sweep=sweep,
         requeues=requeues,
+        warm=maybe_text(warm),
+        no_bind=bool(no_bind),
     )
 
 

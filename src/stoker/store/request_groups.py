@@ -23,9 +23,14 @@ if TYPE_CHECKING:
 _MAX_PROFILES = 1000
 REQUEST_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
-    "avoid", "backend", "nodes", "options",
+    "avoid", "backend", "nodes", "options", "cpus", "host_memory", "is_auto_host", "needs", "share",
+    "preemptible",
 )  # fmt: skip
 _COLUMNS = ", ".join(REQUEST_COLUMNS)
+# The number of columns in the first release, and the defaults of those added later: three for
+# backends, then the others.
+_FIRST_KEYS = 9
+_NO_ADDED = ("", 1, b"", 0, None, 0, b"", "", 0)
 
 
 class RequestGroups:
@@ -62,7 +67,9 @@ def group_id(db: Database, request: Request, fair_share_group: str, length: int 
         request.gpus, request.memory, int(request.exclusive), pack_words(request.ids),
         pack_words(request.prefer), maybe_bytes(request.model), request.min_memory,
         int(request.is_auto), pack_words(request.avoid), request.backend, request.nodes,
-        pack_words(request.options), to_bytes(fair_share_group), length,
+        pack_words(request.options), request.cpus, request.host_memory, int(request.is_auto_host),
+        pack_words(request.needs), request.share, int(request.preemptible),
+        to_bytes(fair_share_group), length,
     )  # fmt: skip
     key = _key(values)
     row = db.execute("SELECT id FROM request_groups WHERE key = ?", (key,)).fetchone()
@@ -77,16 +84,18 @@ def group_id(db: Database, request: Request, fair_share_group: str, length: int 
 
 
 def _key(values: tuple[object, ...]) -> bytes:
-    """The unique key of a group. Groups of this host have the keys of earlier releases."""
-    *request, backend, nodes, options, fair_share_group, length = values
-    place = (backend, nodes, options) if backend else ()
-    return repr((*request, fair_share_group, length, *place)).encode()
+    """The unique key of a group. Groups that earlier releases could store have the same key."""
+    request, added, last = values[:_FIRST_KEYS], values[_FIRST_KEYS:-2], values[-2:]
+    if added[3:] == _NO_ADDED[3:]:
+        added = added[:3] if added[0] else ()
+    return repr((*request, *last, *added)).encode()
 
 
 def read_request(columns: tuple[Any, ...]) -> Request:
     """Return the request with the values of REQUEST_COLUMNS."""
     (gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid, backend,
-     nodes, options) = columns  # fmt: skip
+     nodes, options, cpus, host_memory, is_auto_host, needs, share, preemptible,
+     ) = columns  # fmt: skip
     return Request(
         gpus=gpus,
         memory=memory,
@@ -100,6 +109,12 @@ def read_request(columns: tuple[Any, ...]) -> Request:
         backend=backend,
         nodes=nodes,
         options=_words(options),
+        cpus=cpus,
+        host_memory=host_memory,
+        is_auto_host=bool(is_auto_host),
+        needs=_words(needs),
+        share=share,
+        preemptible=bool(preemptible),
     )
 
 

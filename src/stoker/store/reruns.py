@@ -33,10 +33,10 @@ def copy(db: Database, job: int, now: float, held: bool, new_ids: dict[int, int]
     made = db.execute(
         "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv,"
         " context, submitted_at, name, time_limit, grace, retries, restartable, keep_children,"
-        " on_oom, stdout, stderr, variables, warn, sweep, rerun_of)"
+        " on_oom, stdout, stderr, variables, warn, sweep, warm, no_bind, rerun_of)"
         " SELECT ?, ?, ?, request_group, profile, priority, shell, argv, context, ?, name,"
         " time_limit, grace, retries, restartable, keep_children, on_oom, stdout, stderr,"
-        " variables, warn, sweep, id FROM jobs WHERE id = ?",
+        " variables, warn, sweep, warm, no_bind, id FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount
     if not made:

@@ -34,6 +34,12 @@ CREATE TABLE request_groups (
     backend    TEXT NOT NULL DEFAULT '',   -- empty: this host
     nodes      INTEGER NOT NULL DEFAULT 1, -- the other values are for each node
     options    BLOB NOT NULL DEFAULT x'',  -- K=V for the engine, NUL-separated
+    cpus       INTEGER NOT NULL DEFAULT 0, -- cores; 0: the default share
+    host_memory INTEGER,                   -- bytes; NULL: not counted
+    is_auto_host INTEGER NOT NULL DEFAULT 0, -- 1: host memory from the command profile
+    needs      BLOB NOT NULL DEFAULT x'',  -- NAME=N of counters, NUL-separated
+    share      TEXT NOT NULL DEFAULT '',   -- mps, time, or empty: as the GPU is set up
+    preemptible INTEGER NOT NULL DEFAULT 0,
     fair_share_group BLOB NOT NULL,   -- empty: the default group
     length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
 );
@@ -46,8 +52,19 @@ CREATE TABLE profiles (
     seconds     REAL,                        -- geometric mean of their durations
     memory_runs INTEGER NOT NULL DEFAULT 0,  -- attempts with a known memory peak
     memory      INTEGER,                     -- highest peak on one GPU, bytes
-    spread      REAL NOT NULL DEFAULT 0      -- of the durations: mean |ln(duration / seconds)|
+    spread      REAL NOT NULL DEFAULT 0,     -- of the durations: mean |ln(duration / seconds)|
+    host_memory INTEGER,                     -- highest peak of the host's memory, bytes
+    modules     BLOB                         -- modules that its Python program imports, by comma
 );
+
+-- Speed of jobs of one profile that shared a GPU: steps a second of one job, by number of jobs.
+CREATE TABLE shared_speeds (
+    profile INTEGER NOT NULL,
+    jobs    INTEGER NOT NULL,                -- on the GPU at the same time
+    runs    INTEGER NOT NULL,
+    speed   REAL NOT NULL,                   -- mean
+    PRIMARY KEY (profile, jobs)
+) WITHOUT ROWID;
 
 CREATE TABLE jobs (
     id             INTEGER PRIMARY KEY,
@@ -78,6 +95,9 @@ CREATE TABLE jobs (
     variables      BLOB,              -- added to the environment: K=V pairs, each ended by NUL
     warn           TEXT,              -- signal before the time limit, USR1@60
     sweep          INTEGER,           -- the sweep whose trial it runs
+    warm           BLOB,              -- modules for its warm start; empty: learned; NULL: cold
+    no_bind        INTEGER NOT NULL DEFAULT 0,
+    preemptions    INTEGER NOT NULL DEFAULT 0,  -- attempts that gave way to another job
     requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that ended with a requeue
     attempts       INTEGER NOT NULL DEFAULT 0,
     attempt        INTEGER,           -- the newest row in attempts
@@ -104,6 +124,8 @@ CREATE TABLE attempts (
     number         INTEGER NOT NULL,
     devices        TEXT NOT NULL,     -- numbers, comma-separated
     claim          INTEGER,           -- bytes reserved on each GPU; NULL: a slot
+    cpus           REAL,              -- cores reserved
+    host_claim     INTEGER,           -- bytes of the host's memory reserved
     claimed_at     REAL NOT NULL,
     started_at     REAL,
     started_mono   REAL,              -- CLOCK_MONOTONIC of this boot

@@ -28,7 +28,7 @@ _COLUMNS = (
     "id", "state", "ready", "request_group", "profile", "priority", "shell", "argv", "context",
     "submitted_at", "name", "batch", "batch_index", "time_limit", "grace", "retries",
     "restartable", "keep_children", "on_oom", "eligible_at", "blockers", "stdout", "stderr",
-    "dedupe", "rerun_of", "variables", "warn", "sweep",
+    "dedupe", "rerun_of", "variables", "warn", "sweep", "warm", "no_bind",
 )  # fmt: skip
 _INSERT = f"INSERT INTO jobs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
 
@@ -163,6 +163,8 @@ class Submission:
             pack_pairs(spec.variables) or None,
             spec.warn,
             spec.sweep,
+            maybe_bytes(spec.warm),
+            int(spec.no_bind),
         )
 
 
