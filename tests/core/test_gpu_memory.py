@@ -39,6 +39,16 @@ def test_job_out_of_memory_requests_half_as_much_again() -> None:
     assert wanted.memory == budget(18 * GIB)
 
 
+def test_job_out_of_memory_requests_what_its_message_asked_for() -> None:
+    wanted = after_oom(Request(1, 2 * GIB), "bigger", 3 * GIB, ("GPU-1",), 80 * GIB, 20 * GIB)
+    assert wanted.memory == 22 * GIB
+
+
+def test_need_below_the_reservation_does_not_lower_the_next_request() -> None:
+    wanted = after_oom(Request(1, 10 * GIB), "bigger", None, ("GPU-1",), 80 * GIB, 4 * GIB)
+    assert wanted.memory == budget(15 * GIB)
+
+
 def test_request_above_the_largest_gpu_becomes_a_whole_gpu() -> None:
     wanted = after_oom(Request(1, 60 * GIB), "bigger", None, ("GPU-1",), 80 * GIB)
     assert wanted == Request(1, exclusive=True)

@@ -11,6 +11,8 @@ from tests.gpus.host import OUT_OF_MEMORY, GpuHost, GpuLab, failing, hold_memory
 
 QUICK = {"STOKER_RETRY_DELAY": "0.02s"}
 
+WITHOUT_SIZE = "torch.AcceleratorError: CUDA error: out of memory"
+
 
 @pytest.fixture
 def lab(host: GpuHost) -> GpuLab:
@@ -100,7 +102,7 @@ def test_on_oom_fail_is_not_retried_despite_retries(lab: GpuLab) -> None:
 
 def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> None:
     claims = lab.folder / "claims"
-    command = f"echo $STOKER_GPU_MEM_MIB >> {claims}; {failing(OUT_OF_MEMORY)}"
+    command = f"echo $STOKER_GPU_MEM_MIB >> {claims}; {failing(WITHOUT_SIZE)}"
     job = lab.submit("-M", "4G", "--on-oom", "bigger", command)
     assert lab.wait(job) == 1
     seen = [int(word) for word in claims.read_text().split()]
@@ -110,12 +112,31 @@ def test_on_oom_bigger_requests_more_each_time_up_to_a_limit(lab: GpuLab) -> Non
 
 
 def test_on_oom_bigger_succeeds_as_soon_as_memory_is_enough(lab: GpuLab) -> None:
-    command = f"[ $STOKER_GPU_MEM_MIB -gt 8000 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    command = f"[ $STOKER_GPU_MEM_MIB -gt 8000 ] || {{ {failing(WITHOUT_SIZE)}; }}"
     job = lab.submit("-M", "6G", "--on-oom", "bigger", command)
     assert lab.wait(job) == 0
     shown = lab.job(job)
     assert (shown["attempts"], shown["state"]) == (2, "done")
     assert shown["claim_bytes"] > 9 * GIB
+
+
+def test_on_oom_bigger_requests_at_once_what_the_message_asks_for(lab: GpuLab) -> None:
+    command = f"[ $STOKER_GPU_MEM_MIB -ge 20480 ] || {{ {failing(OUT_OF_MEMORY)}; }}"
+    job = lab.submit("-M", "2G", "--on-oom", "bigger", command)
+    assert lab.wait(job) == 0
+    shown = lab.job(job)
+    assert (shown["attempts"], shown["claim_bytes"]) == (2, 22 * GIB)
+
+
+def test_request_larger_than_any_gpu_fails_at_once(lab: GpuLab) -> None:
+    text = OUT_OF_MEMORY.replace("20.00 GiB", "150.00 GiB")
+    job = lab.submit("-M", "2G", "--on-oom", "bigger", failing(text))
+    assert lab.wait(job) == 1
+    shown = lab.job(job)
+    assert (shown["attempts"], shown["cause"]) == (1, "gpu_oom")
+    assert (
+        "it asked for 150 GiB on one GPU, and the largest GPU of this host has" in shown["detail"]
+    )
 
 
 def test_on_oom_alone_gets_an_exclusive_gpu(host: GpuHost, lab: GpuLab) -> None:

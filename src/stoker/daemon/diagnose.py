@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from stoker.core.formats.sizes import format_size
 from stoker.core.model import Outcome
 from stoker.core.outcome.log_tail import last_error
 from stoker.core.outcome.retry import REQUEUE_CODE
@@ -26,8 +27,13 @@ class Diagnosis:
         self._oom_kills = _count_oom_kills()
         self._tails = LogTails()
 
-    def add_cause(self, outcome: Outcome, job: JobToJudge, use: GpuUse) -> Outcome:
-        """Return the outcome with its cause (`reason`), if one can be determined."""
+    def add_cause(
+        self, outcome: Outcome, job: JobToJudge, use: GpuUse, largest_gpu: int = 0
+    ) -> Outcome:
+        """Return the outcome with its cause (`reason`), if one can be determined.
+
+        `largest_gpu`: the memory of the largest GPU of this host; 0 if it is not known.
+        """
         if self._was_stopped_early(outcome, job):
             return outcome._replace(reason="stopped_early")
         if not outcome.status or outcome.reason is not None or job.stop_requested:
@@ -47,7 +53,12 @@ class Diagnosis:
             is_trial = job.sweep is not None
             return outcome._replace(last_error=last_error(tail)) if is_trial else outcome
         cause, evidence = found
-        return outcome._replace(reason=cause, detail=evidence)
+        outcome = outcome._replace(reason=cause, detail=evidence)
+        return (
+            with_needed_memory(outcome, tail, job.on_oom, largest_gpu)
+            if cause == "gpu_oom"
+            else outcome
+        )
 
     def _was_stopped_early(self, outcome: Outcome, job: JobToJudge) -> bool:
         """Whether a trial ended because its sweep requested it, or killed it after that."""
@@ -74,6 +85,25 @@ class Diagnosis:
     def _was_oom_killed(self) -> bool:
         before, self._oom_kills = self._oom_kills, _count_oom_kills()
         return self._oom_kills > before
+
+
+def with_needed_memory(
+    outcome: Outcome, tail: bytes, on_oom: str | None, largest_gpu: int
+) -> Outcome:
+    """Add what the message of a job that ran out of GPU memory says about its need."""
+    from stoker.core.outcome.oom_message import parse_oom
+
+    message = parse_oom(tail)
+    if message is None:
+        return outcome
+    outcome = outcome._replace(needed_gpu_memory=message.enough)
+    if on_oom is None or not 0 < largest_gpu < message.least:
+        return outcome
+    detail = (
+        f"it asked for {format_size(message.least)} on one GPU, and the largest GPU of this host"
+        f" has {format_size(largest_gpu)}: {outcome.detail}"
+    )
+    return outcome._replace(exceeds_gpus=True, detail=detail)
 
 
 def _count_oom_kills() -> int:

@@ -88,7 +88,8 @@ class EventRecorder:
         if job is None:
             return None  # recorded before a crash
         use = self._gpus.take_use(outcome.attempt)
-        outcome = self._diagnosis.add_cause(outcome, job, use)
+        largest = max((device.memory for device in self._gpus.devices), default=0)
+        outcome = self._diagnosis.add_cause(outcome, job, use, largest)
         started_at = job.started_at if started is None else started
         verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):

@@ -54,7 +54,8 @@ CREATE TABLE profiles (
     memory      INTEGER,                     -- highest peak on one GPU, bytes
     spread      REAL NOT NULL DEFAULT 0,     -- of the durations: mean |ln(duration / seconds)|
     host_memory INTEGER,                     -- highest peak of the host's memory, bytes
-    modules     BLOB                         -- modules that its Python program imports, by comma
+    modules     BLOB,                        -- modules that its Python program imports, by comma
+    provisional_memory INTEGER               -- bytes to reserve while `memory` is NULL
 );
 
 -- Speed of jobs of one profile that shared a GPU: steps a second of one job, by number of jobs.
@@ -126,6 +127,7 @@ CREATE TABLE attempts (
     claim          INTEGER,           -- bytes reserved on each GPU; NULL: a slot
     cpus           REAL,              -- cores reserved
     host_claim     INTEGER,           -- bytes of the host's memory reserved
+    paused_at      REAL,              -- since when Stoker keeps its processes stopped; NULL: not
     claimed_at     REAL NOT NULL,
     started_at     REAL,
     started_mono   REAL,              -- CLOCK_MONOTONIC of this boot

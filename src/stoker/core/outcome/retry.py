@@ -76,7 +76,7 @@ def judge(
         if cause == "lost":
             return Verdict("lose", cause, None, None)
     if cause == "gpu_oom" and on_oom is not None:
-        is_retried = on_oom != "fail" and attempts <= OOM_CAP
+        is_retried = on_oom != "fail" and attempts <= OOM_CAP and not outcome.exceeds_gpus
     else:
         is_retried = cause not in _NOT_RETRIED and attempts <= retries
     if is_retried:

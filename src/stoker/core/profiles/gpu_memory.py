@@ -23,11 +23,12 @@ def after_oom(
     had: int | None,
     gpus: tuple[str, ...],
     most: int,
+    needed: int | None = None,
 ) -> Request:
     """Return the next request of a job that ran out of GPU memory.
 
-    `had` is the peak memory of the attempt, `gpus` are the names of its GPUs, and `most` is the
-    memory of the largest GPU.
+    `had` is the peak memory of the attempt, `gpus` are the names of its GPUs, `most` is the memory
+    of the largest GPU, and `needed` what the job's error message asked for, if it has a size.
     """
     if on_oom == "elsewhere":
         return request._replace(avoid=tuple(sorted({*request.avoid, *gpus})))
@@ -36,8 +37,9 @@ def after_oom(
     if on_oom == "bigger":
         if request.memory is None and not request.is_auto:
             return request._replace(exclusive=True)  # it had a slot; the whole GPU is the most
-        needed = max(had or 0, request.memory or 0, _SMALLEST)
-        bigger = budget(needed + needed // 2)
+        known = max(had or 0, request.memory or 0, _SMALLEST)
+        # A need below the reservation says nothing: other processes used the memory.
+        bigger = budget(needed if needed is not None and needed > known else known + known // 2)
         if bigger > most:
             return request._replace(exclusive=True, memory=None, is_auto=False)
         return request._replace(memory=bigger, is_auto=False)

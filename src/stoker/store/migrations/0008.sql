@@ -8,6 +8,7 @@ ALTER TABLE request_groups ADD COLUMN share TEXT NOT NULL DEFAULT '';
 ALTER TABLE request_groups ADD COLUMN preemptible INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE profiles ADD COLUMN host_memory INTEGER;
 ALTER TABLE profiles ADD COLUMN modules BLOB;
+ALTER TABLE profiles ADD COLUMN provisional_memory INTEGER;
 CREATE TABLE shared_speeds (
     profile INTEGER NOT NULL,
     jobs    INTEGER NOT NULL,
@@ -20,3 +21,4 @@ ALTER TABLE jobs ADD COLUMN no_bind INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN preemptions INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE attempts ADD COLUMN cpus REAL;
 ALTER TABLE attempts ADD COLUMN host_claim INTEGER;
+ALTER TABLE attempts ADD COLUMN paused_at REAL;
