@@ -13,8 +13,8 @@ MIB, GIB = 1 << 20, 1 << 30
 TORCH = (
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 150.00 GiB. GPU 0 has a total"
     " capacity of 139.80 GiB of which 137.50 GiB is free. Including non-PyTorch memory, this"
-    " process has 2.25 GiB memory in use. Of the allocated memory 1.50 GiB is allocated by PyTorch, and"
-    " 120.00 MiB is reserved by PyTorch but unallocated."
+    " process has 2.25 GiB memory in use. Of the allocated memory 1.50 GiB is allocated by"
+    " PyTorch, and 120.00 MiB is reserved by PyTorch but unallocated."
 )
 TORCH_1 = (
     "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.50 GiB total"
