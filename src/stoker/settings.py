@@ -27,6 +27,7 @@ class Settings(Record):
     allow_network_fs: bool = False
     leases: bool = True  # take and respect the host-wide leases on GPUs
     gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
+    bind: bool = True  # bind GPU jobs to the CPUs near their GPUs, on hosts with NUMA nodes
     gpu_file: str | None = None  # file that lists the GPUs to use; changes take effect at once
     backend: str | None = None  # where jobs run without `--on`; None: on this host
     trace_seconds: float = 5.0  # between two samples of resource usage; at most 10, 0: none
@@ -34,7 +35,7 @@ class Settings(Record):
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
-    "gpu_file", "trace_seconds", "allow_network_fs", "backend",
+    "bind", "gpu_file", "trace_seconds", "allow_network_fs", "backend",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -96,7 +97,7 @@ def _parse(key: str, value: object, where: str) -> object:
             return parse_size(str(value))
         if key == "cpu_slots":
             return max(0, int(str(value)))
-        if key in ("allow_network_fs", "leases", "gpus_by_uuid"):
+        if key in ("allow_network_fs", "leases", "gpus_by_uuid", "bind"):
             return value if isinstance(value, bool) else _SWITCHES[str(value).lower()]
         return str(value)
     except (Error, ValueError, KeyError):

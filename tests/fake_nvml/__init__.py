@@ -71,6 +71,9 @@ class _Unit:
     lost: int = 0
     of: str = ""
     instance: int = 0
+    numa: int = -1
+    cpus: str = ""  # near it: 0-3,8
+    links: str = ""  # minor numbers of the GPUs that NVLink connects with it: 1,2
 
     def line(self) -> str:
         words = [
@@ -191,6 +194,13 @@ class FakeNvml:
             assert hasattr(unit, name), name
             setattr(unit, name, value)
         self._save()
+
+    def connect(self, *gpus: str) -> None:
+        """Connect each of these GPUs with each other by NVLink."""
+        minors = {gpu: self._unit(gpu).minor for gpu in gpus}
+        for gpu in gpus:
+            others = [str(minor) for other, minor in minors.items() if other != gpu]
+            self.change(gpu, links=",".join(others))
 
     def reverse(self) -> None:
         """Reverse the order in which the driver lists GPUs; PCI addresses stay."""

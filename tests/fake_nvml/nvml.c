@@ -6,7 +6,8 @@
      fail FUNCTION|* CODE [UUID]        calls fail, of all devices or of one
      hang FUNCTION|*                    calls do not return until the file says otherwise
      gpu UUID key=value... model=...    pci minor total reserved used util power temp energy ecc
-                                        mig lost; `none` is a value that the GPU does not report
+                                        mig lost; `none` is a value that the GPU does not report;
+                                        numa=NODE cpus=0-3,8 links=MINOR,MINOR (by NVLink)
      slice UUID of=UUID key=value...    a MIG slice: instance total reserved used
      process WHERE PID BYTES|hidden compute|graphics|both while_alive|sticky
      xid SERIAL UUID CODE [INSTANCE]    delivered once, to the processes that registered before
@@ -43,8 +44,9 @@ typedef unsigned long long u64;
 
 /* A GPU, or a slice if `parent` is not empty. */
 struct unit {
-    char uuid[NAME], model[NAME], pci[32], parent[NAME];
+    char uuid[NAME], model[NAME], pci[32], parent[NAME], cpus[NAME], links[NAME];
     long long minor, total, reserved, used, util, power, temp, energy, ecc, mig, lost, instance;
+    long long numa;
 };
 struct process { char where[NAME]; int pid; u64 bytes; int compute, graphics, sticky; };
 struct rule { char function[NAME], uuid[NAME]; int code; };
@@ -80,6 +82,7 @@ static void read_unit(char *rest) {
     char *model = strstr(rest, " model="), *word, *value;
     if (state.units == MAX_UNITS) return;
     memset(unit, 0, sizeof *unit);
+    unit->numa = NOT_KNOWN;
     if (model) {
         copy(unit->model, model + 7);
         *model = 0;
@@ -90,6 +93,9 @@ static void read_unit(char *rest) {
         *value++ = 0;
         if (!strcmp(word, "pci")) snprintf(unit->pci, sizeof unit->pci, "%s", value);
         else if (!strcmp(word, "of")) copy(unit->parent, value);
+        else if (!strcmp(word, "cpus")) copy(unit->cpus, value);
+        else if (!strcmp(word, "links")) copy(unit->links, value);
+        else if (!strcmp(word, "numa")) unit->numa = number(value);
         else if (!strcmp(word, "minor")) unit->minor = number(value);
         else if (!strcmp(word, "total")) unit->total = number(value);
         else if (!strcmp(word, "reserved")) unit->reserved = number(value);
@@ -512,6 +518,52 @@ int nvmlDeviceGetTotalEccErrors(struct device *device, int kind, int counter, u6
     (void)kind, (void)counter;
     *errors = (u64)result;
     return code;
+}
+
+/* -- topology -------------------------------------------------------------------------------- */
+
+enum { P2P_NVLINK = 2, P2P_OK = 0, P2P_NOT_SUPPORTED = 5, WORD_BITS = 8 * sizeof(unsigned long) };
+
+int nvmlDeviceGetP2PStatus(struct device *first, struct device *second, int index, int *status) {
+    struct unit *unit, *other;
+    char links[NAME], *rest = links, *word;
+    int code = enter_device(__func__, first, &unit);
+    if (code) return code;
+    if (!second || !(other = unit_of(second->uuid))) return INVALID_ARGUMENT;
+    copy(links, unit->links);
+    *status = P2P_NOT_SUPPORTED;
+    while (index == P2P_NVLINK && *links && (word = strsep(&rest, ",")))
+        if (atoll(word) == other->minor) *status = P2P_OK;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetCpuAffinity(struct device *device, unsigned words, unsigned long *set) {
+    struct unit *unit;
+    char cpus[NAME], *rest = cpus, *word, *dash;
+    int code = enter_device(__func__, device, &unit);
+    if (code) return code;
+    if (!*unit->cpus) return NOT_SUPPORTED;
+    copy(cpus, unit->cpus);
+    memset(set, 0, words * sizeof *set);
+    while ((word = strsep(&rest, ","))) {
+        int first = atoi(word), last = (dash = strchr(word, '-')) ? atoi(dash + 1) : first;
+        for (; first <= last && first / WORD_BITS < (int)words; first++)
+            set[first / WORD_BITS] |= 1UL << first % WORD_BITS;
+    }
+    return SUCCESS;
+}
+
+int nvmlDeviceGetMemoryAffinity(struct device *device, unsigned words, unsigned long *set,
+                                int scope) {
+    struct unit *unit;
+    int code = enter_device(__func__, device, &unit);
+    (void)scope;
+    if (code) return code;
+    if (unit->numa == NOT_KNOWN || unit->numa / WORD_BITS >= (long long)words)
+        return NOT_SUPPORTED;
+    memset(set, 0, words * sizeof *set);
+    set[unit->numa / WORD_BITS] |= 1UL << unit->numa % WORD_BITS;
+    return SUCCESS;
 }
 
 /* -- MIG ------------------------------------------------------------------------------------- */

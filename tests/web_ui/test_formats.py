@@ -21,7 +21,7 @@ from stoker.results.export import short
 pytestmark = pytest.mark.slow
 
 # Options without an input; the API accepts all but `env_file`.
-_NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "stdout", "stderr"}
+_NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "no_bind", "stdout", "stderr"}
 _JOB = {
     "id": 7, "command": "true", "argv": ["true"], "shell": True, "name": None, "cwd": "/tmp",
     "state": "done", "gpu_mem_auto": False, "gpu_mem_bytes": None, "gpu_ids": [], "prefer": [],

@@ -152,7 +152,12 @@ class Worker(EventListener):
         fcntl.flock(lock, fcntl.LOCK_EX)
         try:
             self.db = open_database(folder, durable=False, create=True, is_owner=True)
-            settings = Settings(state_dir=folder, grace=header.grace, log_limit=header.log_limit)
+            settings = Settings(
+                state_dir=folder,
+                grace=header.grace,
+                log_limit=header.log_limit,
+                bind=False,  # the engine chooses the CPUs of an allocation
+            )
             self.gpus = worker_gpus(settings, tag_base(self.db), self.source.max_gpus)
             self.source.prepare(self.gpus.devices, self._refuse)
             self.foreground = Foreground(

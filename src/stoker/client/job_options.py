@@ -125,6 +125,8 @@ JOB_OPTIONS = (
               "do not start the job before `stoker release`", in_queue=True),
     JobOption("keep_children", "--keep-children", None, kinds.SWITCH,
               "when the command exits, do not kill its background processes"),
+    JobOption("no_bind", "--no-bind", None, kinds.SWITCH,
+              "do not bind the job to the CPUs near its GPUs (hosts with several NUMA nodes)"),
 )  # fmt: skip
 DEDUPE = JobOption("dedupe", "--dedupe", "KEY", kinds.NAME, "", is_single=True)
 BY_KEY = {option.key: option for option in (*JOB_OPTIONS, DEDUPE)}
@@ -269,6 +271,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         "held": get("hold", False),
         "dedupe": get("dedupe"),
         "keep_children": get("keep_children", False),
+        "no_bind": get("no_bind", False),
         "on_oom": get("on_oom"),
         "fair_share_group": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
     }

@@ -138,6 +138,9 @@ class Device(Record):
     memory: int = 0  # bytes available to jobs; 0 if unknown
     pci: str = ""
     slice_of: str | None = None
+    numa: int | None = None  # its NUMA node
+    cpus: str = ""  # the CPUs near it, as 0-15,32-47; empty on a host with one NUMA node
+    links: tuple[str, ...] = ()  # UUIDs of the GPUs that NVLink connects with it
 
 
 class DeviceState(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.core.formats.cpu_list import format_cpu_list, parse_cpu_list
 from stoker.core.formats.shell_words import plain_words
 from stoker.core.model import Context, Device, ReadyJob
 from stoker.settings import Settings
@@ -39,6 +40,9 @@ class OrderMaker:
         env = job_environment(
             job, claim.number, devices, claim.memory, self.folder_for(job.id), context.cwd
         )
+        cpus = near_cpus(job, devices) if self._settings.bind else ""
+        if cpus:
+            env["STOKER_CPU_LIST"] = cpus
         order = Order(
             attempt=claim.attempt,
             job=job.id,
@@ -56,6 +60,7 @@ class OrderMaker:
             keep_children=job.keep_children,
             warn=job.warn,
             folder=_folder_to_create(job, env),
+            cpus=cpus,
         )
         return order, context
 
@@ -77,6 +82,20 @@ class OrderMaker:
 
     def _own_log(self, job: int, number: int) -> str:
         return log_path(self._settings.state_dir, job, number)
+
+
+def near_cpus(job: ReadyJob, devices: tuple[Device, ...]) -> str:
+    """The CPUs near the devices of a job, as a list; "" if it is not bound to them.
+
+    A job is not bound with --no-bind, if the CPUs near one of its devices are not known, and if it
+    reserves more cores than are near.
+    """
+    if job.no_bind or not devices or not all(device.cpus for device in devices):
+        return ""
+    if len({device.cpus for device in devices}) == 1 and not job.request.cpus:
+        return devices[0].cpus  # the usual case needs no parsing
+    near = {cpu for device in devices for cpu in parse_cpu_list(device.cpus)}
+    return "" if job.request.cpus > len(near) else format_cpu_list(near)
 
 
 def _folder_to_create(job: ReadyJob, env: dict[str, str]) -> str | None:

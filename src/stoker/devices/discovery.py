@@ -55,6 +55,9 @@ def as_device(gpu: GpuSample, slots: int = 1, by_uuid: bool = False) -> Device:
         memory=gpu.total - gpu.reserved,
         pci=gpu.pci,
         slice_of=gpu.slice_of,
+        numa=gpu.numa,
+        cpus=gpu.cpus,
+        links=gpu.links,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pynvml  # type: ignore[import-untyped]
 
 from stoker.core.gpus.sample import GpuProcess, GpuSample, Xid
+from stoker.devices.nvml_topology import GpuLocation, read_locations
 
 _ENUMERATE_SECONDS = 30.0
 _MAX_XIDS = 64
@@ -95,6 +96,7 @@ class Nvml:
         self._events: Any = None
         self._listening: list[int] = []
         self._xids: list[Xid] = []
+        self._locations: dict[str, GpuLocation] = {}  # by the UUID of a whole GPU
         _initialise()
         try:
             self._enumerate(now, reinitialize=False)
@@ -187,6 +189,7 @@ class Nvml:
                 boards.append(board)
         self._boards = sorted(boards, key=lambda board: (len(board.pci), board.pci))
         self._number(total, holes=set(failures))
+        self._locate()
         self.note = next(
             (f"GPU {i} cannot be opened: {_describe(error)}" for i, error in failures.items()), None
         )
@@ -205,6 +208,21 @@ class Nvml:
                     unit.gpu = gpu._replace(number=number, visible=str(number))
                 else:
                     unit.gpu = gpu._replace(number=next(slice_numbers), visible=gpu.uuid)
+
+    def _locate(self) -> None:
+        """Add how the GPUs are connected. Read again only when other GPUs are found."""
+        opened = {board.uuid: board for board in self._boards if board.handle is not None}
+        if not opened.keys() <= self._locations.keys():
+            self._locations = read_locations(
+                {uuid: board.handle for uuid, board in opened.items()},
+                {uuid: board.pci for uuid, board in opened.items()},
+            )
+        for board in self._boards:
+            place = self._locations.get(board.uuid, GpuLocation())
+            for unit in board.units:
+                # NVLink does not connect slices.
+                links = place.links if unit.gpu.slice_of is None else ()
+                unit.gpu = unit.gpu._replace(numa=place.numa, cpus=place.cpus, links=links)
 
     # -- events ------------------------------------------------------------------------------
 

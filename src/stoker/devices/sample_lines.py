@@ -45,4 +45,6 @@ def decode(line: bytes) -> Sample:
 
 def _gpu(given: GpuSample) -> GpuSample:
     gpu = from_fields(GpuSample, given)
-    return gpu._replace(processes=tuple(from_fields(GpuProcess, p) for p in gpu.processes))
+    return gpu._replace(
+        processes=tuple(from_fields(GpuProcess, p) for p in gpu.processes), links=tuple(gpu.links)
+    )

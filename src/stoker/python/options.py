@@ -48,4 +48,5 @@ class Options(TypedDict, total=False):
     stderr: Path | None
     hold: bool
     keep_children: bool
+    no_bind: bool
     dedupe: str | None

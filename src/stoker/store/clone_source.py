@@ -23,16 +23,25 @@ class CloneSource(Record):
     grace: float | None
     warn: str | None
     keep_children: bool
+    no_bind: bool
     variables: tuple[tuple[str, str], ...]
 
 
 def clone_source_of(db: Database, job: int) -> CloneSource:
     row = db.execute(
-        "SELECT context, grace, warn, keep_children, variables FROM jobs WHERE id = ?", (job,)
+        "SELECT context, grace, warn, keep_children, no_bind, variables FROM jobs WHERE id = ?",
+        (job,),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no job {job} to clone", "`stoker ls` shows the jobs")
-    context, grace, warn, keeps, variables = row
+    context, grace, warn, keeps, no_bind, variables = row
     own = unpack_pairs(variables) if variables else ()
     kept = tuple(pair for pair in own if not pair[0].startswith(_OF_TRIAL))
-    return CloneSource(contexts.load_context(db, context), grace, warn, bool(keeps), kept)
+    return CloneSource(
+        context=contexts.load_context(db, context),
+        grace=grace,
+        warn=warn,
+        keep_children=bool(keeps),
+        no_bind=bool(no_bind),
+        variables=kept,
+    )

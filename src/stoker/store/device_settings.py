@@ -25,5 +25,9 @@ def quarantine(db: Database, uuid: str, why: str) -> None:
 def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> None:
     """Publish the devices of the host for `submit`, `why` and the web UI."""
     db.execute("DELETE FROM devices")
-    db.executemany("INSERT INTO devices VALUES (?, ?, ?, ?, ?, ?, ?, ?)", list(devices))
+    names = Device._fields
+    db.executemany(
+        f"INSERT INTO devices ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})",
+        [(*device[:-1], ",".join(device.links)) for device in devices],
+    )
     set_meta(db, "cpu_slots", cpu_slots)

@@ -62,6 +62,8 @@ class JobRow(Record):
     allocation: int | None
     files_dir: str | None  # the folder of its files; None: the state folder
     on_oom: str | None
+    no_bind: bool
+    preemptions: int
     profile: int
     sweep: int | None
     fair_share_group: str
@@ -88,7 +90,8 @@ _SELECT = (
     f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    " a.gpu_energy, a.node, a.gpus, a.allocation, b.folder, j.on_oom, j.profile, j.sweep,"
+    " a.gpu_energy, a.node, a.gpus, a.allocation, b.folder, j.on_oom, j.no_bind,"
+    " j.preemptions, j.profile, j.sweep,"
     " g.fair_share_group, j.request_group,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"
@@ -109,6 +112,7 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     fields["cwd"] = to_text(fields["cwd"])
     fields["shell"] = bool(fields["shell"])
     fields["restartable"] = bool(fields["restartable"])
+    fields["no_bind"] = bool(fields["no_bind"])
     fields["stop_requested"] = fields["stop_requested"] is not None
     fields["devices"] = parse_device_numbers(fields["devices"] or "")
     return JobRow(**fields)
@@ -287,7 +291,10 @@ def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
 
 def devices(db: Database) -> tuple[Device, ...]:
     rows = db.execute(f"SELECT {', '.join(Device._fields)} FROM devices ORDER BY number")
-    return tuple(Device(**dict(zip(Device._fields, row, strict=True))) for row in rows)
+    found = [dict(zip(Device._fields, row, strict=True)) for row in rows]
+    return tuple(
+        Device(**{**one, "links": tuple(filter(None, one["links"].split(",")))}) for one in found
+    )
 
 
 class ProfileRow(Record):

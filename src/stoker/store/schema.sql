@@ -218,7 +218,10 @@ CREATE TABLE devices (
     uuid     TEXT NOT NULL,
     memory   INTEGER NOT NULL,        -- bytes; 0: unknown
     pci      TEXT NOT NULL,
-    slice_of TEXT
+    slice_of TEXT,
+    numa     INTEGER,                 -- its NUMA node
+    cpus     TEXT NOT NULL DEFAULT '', -- those near it, 0-15,32-47
+    links    TEXT NOT NULL DEFAULT ''  -- UUIDs of GPUs that NVLink connects with it, by comma
 );
 
 -- Persistent settings of GPUs, by users and by the daemon.

@@ -47,6 +47,7 @@ class Order(Record):
     keep_children: bool
     warn: str | None = None  # signal before the time limit, e.g. USR1@60
     folder: str | None = None  # to create before the start
+    cpus: str = ""  # to bind it to, as 0-15,32-47; empty: all that its parent may use
 
 
 class AttemptStarted(Record):

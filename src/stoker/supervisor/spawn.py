@@ -19,6 +19,7 @@ from stoker.core.formats.byte_text import to_system
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
 from stoker.supervisor import process_tags
+from stoker.supervisor.cpu_binding import CpuBinding
 from stoker.supervisor.messages import INHERIT, Order
 from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.regular_files import open_for_output
@@ -70,6 +71,7 @@ class Spawner:
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._own_limits = process_tags.own_limits()
         self._mounts = Mounts()
+        self._binding = CpuBinding()
 
     def spawn(
         self,
@@ -88,7 +90,7 @@ class Spawner:
         opened: list[int] = []
         mask = os.umask(context.umask)
         try:
-            start = self._tagged(tag)
+            start = self._tagged(tag, order.cpus)
             return self._start(order, context, env, inherited, log, opened, start)
         except OSError as error:
             start_error = as_start_error(error)
@@ -103,19 +105,28 @@ class Spawner:
             for descriptor in opened:
                 os.close(descriptor)
 
-    def _tagged(self, tag: int) -> SpawnFunction:
-        """A function that starts processes with this tag."""
+    def _tagged(self, tag: int, cpus: str) -> SpawnFunction:
+        """A function that starts processes with this tag on these CPUs."""
 
         def start(
             path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
         ) -> int:
-            process_tags.set_tag(tag)
+            self._mark(tag, cpus)
             try:
                 return _posix_spawn(path, argv, env, files)
             finally:
-                process_tags.restore(self._own_limits)
+                self._unmark()
 
         return start
+
+    def _mark(self, tag: int, cpus: str) -> None:
+        """Let children inherit a tag and CPUs until `_unmark`."""
+        process_tags.set_tag(tag)
+        self._binding.bind(cpus)
+
+    def _unmark(self) -> None:
+        self._binding.restore()
+        process_tags.restore(self._own_limits)
 
     def may_hang(self, order: Order, context: Context, env: Environment) -> bool:
         """Whether `spawn` would use a file system that may hang."""
@@ -147,7 +158,7 @@ class Spawner:
             reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
             raise as_start_error(error) from None
-        process_tags.set_tag(tag)
+        self._mark(tag, order.cpus)
         try:
             pid = os.fork()
             if pid == 0:
@@ -156,7 +167,7 @@ class Spawner:
             os.close(reading)
             raise as_start_error(error) from None
         finally:
-            process_tags.restore(self._own_limits)
+            self._unmark()
             os.close(writing)
         return pid, reading
 

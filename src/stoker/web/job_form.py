@@ -77,6 +77,7 @@ def _based_on(base: JobSpec, given: Mapping[str, Any], old: CloneSource) -> JobS
         context=old.context._replace(cwd=cwd, env=tuple(sorted(env.items()))),
         grace=base.grace if "grace" in given else old.grace,
         keep_children=base.keep_children if "keep_children" in given else old.keep_children,
+        no_bind=base.no_bind if "no_bind" in given else old.no_bind,
         warn=base.warn if uses_own_signal else old.warn, variables=old.variables,
     )  # fmt: skip
 

@@ -168,6 +168,7 @@ class Job(BaseModel):
     attempts: int
     retries: int
     restartable: bool
+    no_bind: bool
     time_limit: float | None
     submitted_at: str | None
     eligible_at: str | None
@@ -270,6 +271,9 @@ class Gpu(BaseModel):
     model: str | None
     slots: int
     state: str
+    numa_node: int | None
+    near_cpus: str = Field(description="the CPUs near it, as 0-15,32-47; empty with one NUMA node")
+    nvlink: list[str] = Field(description="UUIDs of the GPUs that NVLink connects with it")
     memory_bytes: int | None
     memory_used_bytes: int | None
     utilisation_percent: int | None

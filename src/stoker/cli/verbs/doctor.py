@@ -13,6 +13,7 @@ from stoker.cli.output import plural, print_json
 from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.sizes import format_size
+from stoker.core.model import Device
 from stoker.core.record import Record
 from stoker.daemon import status
 from stoker.daemon.wake import CHANGES_SOCKET
@@ -296,6 +297,16 @@ def _logout() -> Iterator[Finding]:
         yield Finding("ok", "jobs continue after logout")
 
 
+def _connections(devices: tuple[Device, ...]) -> str:
+    """How the GPUs are connected, for the line about GPUs; "" if nothing is known."""
+    nodes = {device.numa for device in devices if device.numa is not None}
+    linked = sum(bool(device.links) for device in devices)
+    words = ""
+    if any(device.cpus for device in devices):
+        words += f"; {plural(len(nodes), 'NUMA node')}, jobs run on the CPUs near their GPUs"
+    return words + (f"; {linked} connected by NVLink" if linked else "")
+
+
 def _devices(settings: Settings) -> Iterator[Finding]:
     if not settings.devices and has_driver():
         sample = sample_once()
@@ -309,7 +320,7 @@ def _devices(settings: Settings) -> Iterator[Finding]:
     devices = find_devices(settings.devices)
     if devices:
         names = ", ".join(sorted({device.model or "GPU" for device in devices}))
-        yield Finding("ok", f"{plural(len(devices), 'GPU')}: {names}")
+        yield Finding("ok", f"{plural(len(devices), 'GPU')}: {names}{_connections(devices)}")
     else:
         yield Finding("ok", f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
                       "STOKER_DEVICES=4 simulates four GPUs")  # fmt: skip

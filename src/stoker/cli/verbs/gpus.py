@@ -27,10 +27,12 @@ VERB = Verb(
     "Show GPUs with their jobs, other processes and leases, or change how they are used.",
     (
         Option("--on", "only this backend; local is this host", "NAME"),
+        Option("-v --verbose", "also show how GPUs are connected: NUMA node, near CPUs, NVLink"),
         Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
     ),
     (
         ("stoker gpus", ""),
+        ("stoker gpus -v", "with NUMA nodes and NVLink"),
         ("stoker gpus drain 3", "running jobs finish, and no more jobs start on it"),
         ("stoker gpus restore 3", "use it again after a drain or a GPU error"),
         ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of GPU 0 and 1"),
@@ -80,26 +82,28 @@ def _text(queue: Queue, parsed: Parsed) -> str:
     ]
     parts = []
     if parsed["on"] is None or not shown:
-        parts.append(_render(load_gpu_views(queue.db, queue.settings)))
+        parts.append(_render(load_gpu_views(queue.db, queue.settings), parsed["verbose"]))
     if nodes:
         parts.append(table(("BACKEND", "NODE", "GPUS", "USED", "MODEL", "STATE"), nodes))
     parts += [f"backend {row.name}: {row.problem}" for row in shown if row.problem]
     return "\n\n".join(parts)
 
 
-def _render(found: tuple[list[GpuView], str | None]) -> str:
+def _render(found: tuple[list[GpuView], str | None], is_verbose: bool) -> str:
     gpus, error = found
     parts = []
     rows: list[tuple[object, ...]] = []
     has_slots = any(gpu.device.slots > 1 for gpu in gpus)
     header = (
-        "GPU", "MODEL", "MEMORY", "UTIL", "TEMP", *(("SLOTS",) if has_slots else ()), "STATE",
-        "USED BY",
+        "GPU", "MODEL", "MEMORY", "UTIL", "TEMP", *(("SLOTS",) if has_slots else ()),
+        *(("NUMA", "NEAR CPUS", "NVLINK") if is_verbose else ()), "STATE", "USED BY",
     )  # fmt: skip
+    names = {gpu.device.uuid: gpu.device.visible for gpu in gpus}
     for gpu in gpus:
         facts = (
             gpu.device.visible, gpu.device.model or "-", gpu.memory_words(), gpu.load_words(),
-            gpu.temperature_words(), *((gpu.device.slots,) if has_slots else ()), gpu.state,
+            gpu.temperature_words(), *((gpu.device.slots,) if has_slots else ()),
+            *(_connections(gpu.device, names) if is_verbose else ()), gpu.state,
         )  # fmt: skip
         users = gpu.user_words()
         rows.append((*facts, users[0] if users else "-"))
@@ -109,6 +113,12 @@ def _render(found: tuple[list[GpuView], str | None]) -> str:
     if error is not None:
         parts.append(error)
     return "\n".join(parts) or "no GPUs found"
+
+
+def _connections(device: Device, names: dict[str, str]) -> tuple[str, str, str]:
+    """NUMA node, CPUs and the GPUs that NVLink connects, for cells."""
+    linked = ",".join(names.get(uuid, uuid) for uuid in device.links)
+    return "-" if device.numa is None else str(device.numa), device.cpus or "-", linked or "-"
 
 
 def _change(queue: Queue, parsed: Parsed) -> int:

@@ -84,6 +84,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
         ("retries", f"{row.retries}" if row.retries else ""),
         ("restartable", "yes" if row.restartable else ""),
+        ("CPU binding", "off" if row.no_bind else ""),
         ("submitted", _when(row.submitted_at)),
         ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),

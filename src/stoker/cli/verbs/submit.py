@@ -251,7 +251,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
              "exclusive": spec.request.exclusive, "on": spec.request.backend or LOCAL,
              "nodes": spec.request.nodes, "option": list(spec.request.options),
              "on_oom": spec.on_oom,
-             "restartable": spec.restartable, "name": spec.name,
+             "restartable": spec.restartable, "no_bind": spec.no_bind, "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
              "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
              "tags": list(spec.tags),
@@ -281,6 +281,8 @@ def _in_words(spec: JobSpec) -> str:
         words.append(f"on OOM {spec.on_oom}")
     if spec.restartable:
         words.append("restartable")
+    if spec.no_bind:
+        words.append("not bound to CPUs")
     if spec.name is not None:
         words.append(f"name {spec.name}")
     if spec.tags:

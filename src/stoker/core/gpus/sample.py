@@ -35,6 +35,9 @@ class GpuSample(Record):
     ecc_errors: int | None = None  # uncorrected, since the driver was loaded
     processes: tuple[GpuProcess, ...] = ()
     error: str | None = None  # why it is unusable: lost, needs a reset
+    numa: int | None = None  # its NUMA node
+    cpus: str = ""  # the CPUs near it, as 0-15,32-47; empty on a host with one NUMA node
+    links: tuple[str, ...] = ()  # UUIDs of the GPUs that NVLink connects with it
 
 
 class Xid(Record):

@@ -7,12 +7,15 @@ unknown, amounts are counted in slots.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.core.policy.topology import Topology, topology_of
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 
 _OPEN = DeviceState()
+# The free part of a device without jobs that counts as all of it: the driver uses a little.
+_ALMOST_ALL = 0.9
 
 
 class DeviceRoom:
@@ -110,12 +113,13 @@ class DevicePool:
     def __init__(
         self,
         now: float,
-        devices: Iterable[Device],
+        devices: Sequence[Device],
         running: Iterable[RunningJob],
         states: Mapping[int, DeviceState],
         estimates: Estimates = NO_ESTIMATES,
     ) -> None:
         self.now = now
+        self._topology = topology_of(devices)
         self.rooms = {d.number: DeviceRoom(d, states.get(d.number, _OPEN)) for d in devices}
         self._possible: dict[Request, bool] = {}
         # By reserved device: the amount left for jobs that end after the reservation is due.
@@ -170,8 +174,27 @@ class DevicePool:
                 found.append((is_other, -room.free / room.total, place, number))
         if len(found) < request.gpus:
             return None
+        if self._topology is not None:
+            return self._best_connected(found, request.gpus, self._topology)
         found.sort()
         return tuple(sorted(number for _, _, _, number in found[: request.gpus]))
+
+    def _best_connected(
+        self, found: list[tuple[bool, float, int, int]], count: int, topology: Topology
+    ) -> tuple[int, ...]:
+        """Return `count` of the devices: of equally good ones, those that are connected best."""
+        ranked = []
+        for is_other, used, place, number in found:
+            is_idle = not self.rooms[number].jobs and -used >= _ALMOST_ALL
+            ranked.append(((is_other, -1.0 if is_idle else used), place, number))
+        ranked.sort()
+        last = ranked[count - 1][0]
+        required = [number for rank, _, number in ranked if rank < last]
+        equals = [number for rank, _, number in ranked if rank == last]
+        idle = topology.mask(
+            number for number, room in self.rooms.items() if not room.jobs and not room.is_closed
+        )
+        return tuple(sorted(topology.choose(required, equals, count, idle)))
 
     def _avoided(self, request: Request) -> set[int]:
         """Return the devices to avoid; none if too few others qualify."""
