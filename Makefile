@@ -12,7 +12,7 @@ demo: $(VENV)/installed
 	@$(BIN)/python examples/demo.py
 
 test: system-packages lint
-	$(BIN)/pytest -n 4 --dist loadgroup
+	$(BIN)/pytest -n 4
 
 fast: system-packages $(VENV)/dev
 	$(BIN)/pytest -n 4 -m "not slow"

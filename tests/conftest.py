@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lab import Lab
+from tests.worker_groups import group_of, start_order
 
 if TYPE_CHECKING:
     from tests.engines.fake_slurm import FakeSlurm
@@ -118,22 +119,17 @@ def _need_ray() -> None:
         pytest.skip("needs Ray and root")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the tests of one cluster in one process; start the longest tests first."""
-    for item in items:
-        engine = _engine_of(item)
-        if engine is not None:
-            item.add_marker(pytest.mark.xdist_group(engine))
-    items.sort(key=lambda item: "tests/simulation/test_seeds.py" not in item.nodeid)
+    items.sort(key=lambda item: start_order(item.nodeid))
 
 
-def _engine_of(item: pytest.Item) -> str | None:
-    """The engine whose shared cluster a test uses."""
-    fixtures = set(getattr(item, "fixturenames", ()))
-    place = item.callspec.params.get("place") if hasattr(item, "callspec") else None
-    if place == "ray" or fixtures & {"_shared_ray", "new_ray"}:
-        return "ray"
-    if place == "slurm" or "_shared_slurm" in fixtures:
-        return "slurm"
-    return None
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    config.option.loadscopereorder = False
+    return GroupScheduling(config, log)
