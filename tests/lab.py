@@ -35,6 +35,9 @@ class Lab:
             "SHELL": "/bin/sh",
             "NO_COLOR": "1",
             "STOKER_NVML": "0",  # do not use the GPUs of this host
+            # Tests do not depend on the cores of this host, nor start more at once than it has.
+            "STOKER_CORES": "64",
+            "STOKER_CPU_SLOTS": str(len(os.sched_getaffinity(0))),
         }
         self.env.pop("CUDA_VISIBLE_DEVICES", None)
         if devices is not None:

@@ -24,6 +24,8 @@ export const queue = signal<Job[]>([]);
 export const recent = signal<Job[]>([]);
 export const gpus = signal<Gpu[]>([]);
 export const backends = signal<Backend[]>([]);
+/** What jobs reserve of the cores, memory and counters of the host, in words. */
+export const reserved = signal('');
 /** Where jobs run that name no backend. */
 export const defaultBackend = signal('local');
 export const counts = signal<Counts>({});
@@ -86,6 +88,7 @@ async function fetchAll(): Promise<void> {
       recent.value = all.recent;
       gpus.value = all.gpus;
       backends.value = all.backends;
+      reserved.value = all.resources.words;
       defaultBackend.value = all.default_backend;
       counts.value = all.counts;
       sweeps.value = all.sweeps;
@@ -126,6 +129,7 @@ export function apply(delta: Delta): void {
     if (delta.daemon) daemon.value = delta.daemon;
     if (delta.gpu_error !== undefined) driverError.value = delta.gpu_error;
     if (delta.gpus?.length) gpus.value = merged(gpus.value, delta.gpus, (gpu) => gpu.uuid);
+    if (delta.resources) reserved.value = delta.resources.words;
     if (delta.backends) backends.value = delta.backends;
     if (delta.sweeps?.length)
       sweeps.value = merged(sweeps.value, delta.sweeps, (sweep) => sweep.name);

@@ -61,7 +61,12 @@ export interface Overview extends Omit<OverviewResponse, 'gpus' | 'running' | 'q
 export interface Delta
   extends
     Pick<Overview, 'event_id' | 'now'>,
-    Partial<Pick<Overview, 'counts' | 'gpus' | 'gpu_error' | 'backends' | 'sweeps' | 'daemon'>> {
+    Partial<
+      Pick<
+        Overview,
+        'counts' | 'gpus' | 'gpu_error' | 'backends' | 'resources' | 'sweeps' | 'daemon'
+      >
+    > {
   jobs?: Job[];
   /** No longer part of the overview; the job may still exist. */
   removed?: number[];

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import stat
 
+from stoker.core.formats.counter_names import is_counter_name
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.sizes import parse_size
 from stoker.core.record import Record
@@ -20,6 +21,9 @@ class Settings(Record):
     state_dir: str
     devices: str | None = None  # "4" or "0,1,1,2"; None: detect the GPUs
     cpu_slots: int = 0  # jobs without a GPU that run at a time; 0: the number of cores
+    cores: int = 0  # cores for jobs; 0: those that this process may use
+    memory: int = 0  # bytes of memory for jobs; 0: the memory of the host
+    resources: tuple[tuple[str, int], ...] = ()  # counters for --need: name and amount
     shell: str | None = None  # None: the submitter's $SHELL
     grace: float = 10.0  # seconds between SIGTERM and SIGKILL
     retry_delay: float = 1.0  # seconds before the first retry; doubles with each attempt
@@ -35,7 +39,8 @@ class Settings(Record):
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
-    "bind", "gpu_file", "trace_seconds", "allow_network_fs", "backend",
+    "bind", "gpu_file", "trace_seconds", "allow_network_fs", "backend", "cores", "memory",
+    "resources",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -93,15 +98,29 @@ def _parse(key: str, value: object, where: str) -> object:
     try:
         if key in ("grace", "retry_delay", "trace_seconds"):
             return parse_duration(value, "s") if isinstance(value, str) else float(str(value))
-        if key == "log_limit":
+        if key in ("log_limit", "memory"):
             return parse_size(str(value))
-        if key == "cpu_slots":
+        if key == "resources":
+            return _counters(value)
+        if key in ("cpu_slots", "cores"):
             return max(0, int(str(value)))
         if key in ("allow_network_fs", "leases", "gpus_by_uuid", "bind"):
             return value if isinstance(value, bool) else _SWITCHES[str(value).lower()]
         return str(value)
     except (Error, ValueError, KeyError):
         raise UsageError(f"{where} has the invalid value `{value}`") from None
+
+
+def _counters(value: object) -> tuple[tuple[str, int], ...]:
+    """The counters of a table, or of text such as `licence=2,slot=1`. Raises ValueError."""
+    if isinstance(value, str):
+        value = dict(word.strip().split("=") for word in value.split(",") if word.strip())
+    if not isinstance(value, dict):
+        raise ValueError
+    counters = tuple(sorted((name, int(str(amount))) for name, amount in value.items()))
+    if any(amount < 0 or not is_counter_name(name) for name, amount in counters):
+        raise ValueError
+    return counters
 
 
 # File systems on which flock and the shared memory of SQLite's write-ahead log are not reliable.
@@ -184,5 +203,10 @@ def check_filesystem(settings: Settings) -> None:
         )
 
 
+def cores(settings: Settings) -> int:
+    """The cores that jobs of this host share."""
+    return settings.cores or len(os.sched_getaffinity(0))
+
+
 def cpu_slots(settings: Settings) -> int:
-    return settings.cpu_slots or len(os.sched_getaffinity(0))
+    return settings.cpu_slots or cores(settings)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
+from stoker.core.model import (
+    UNCOUNTED,
+    Device,
+    DeviceState,
+    HostResources,
+    Request,
+    RunningJob,
+    Snapshot,
+    WaitingJob,
+)
 from stoker.core.policy.decide import decide, limit_waiting_jobs
 from stoker.core.policy.explain import Place, explain_ready, places
 from stoker.core.policy.forecast import forecast
@@ -17,8 +26,11 @@ GIB = 1 << 30
 REQUESTS = (
     Request(0), Request(1), Request(2), Request(4), Request(1, 20 * GIB), Request(2, 50 * GIB),
     Request(1, exclusive=True), Request(1, ids=("1",)), Request(1, model="a100"),
-    Request(1, min_memory=100 * GIB),
+    Request(1, min_memory=100 * GIB), Request(0, cpus=2), Request(1, cpus=3),
+    Request(0, host_memory=5 * GIB), Request(1, is_auto_host=True),
+    Request(0, needs=("licence=1",)),
 )  # fmt: skip
+RESOURCES = HostResources(cores=4, memory=8 * GIB, counters=(("licence", 1),))
 STATES = st.sampled_from((
     None,
     DeviceState(closed_reason="drained"),
@@ -65,6 +77,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
         NOW, devices, draw(st.integers(0, 2)), (), tuple(waiting), draw(st.integers(0, 9)) == 0,
         states, limits=draw(st.sampled_from(({}, {"sweep:a": 1}))),
         estimates=Estimates(profiles, draw(st.sampled_from((0.0, 100.0)))),
+        resources=draw(st.sampled_from((UNCOUNTED, RESOURCES, RESOURCES))),
     )  # fmt: skip
     for _ in range(draw(st.integers(0, 2))):
         snapshot = after(snapshot, draw(st.integers(0, 100)))

@@ -276,6 +276,7 @@ function fullRequest(job: JobDetail): string {
     job.gpu_ids.length > 0 && `only GPU ${job.gpu_ids.join(', ')}`,
     job.prefer.length > 0 && `prefers GPU ${job.prefer.join(', ')}`,
     job.exclusive && 'exclusive',
+    visible(job.reserves),
   ]
     .filter(Boolean)
     .join(', ');

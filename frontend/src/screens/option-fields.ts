@@ -28,6 +28,9 @@ export const ADVANCED: FieldSpec[] = [
   { name: 'prefer', placeholder: 'any', hint: '0,2' },
   { name: 'gpu_model', placeholder: 'any' },
   { name: 'min_gpu_mem', placeholder: 'any', hint: '40G' },
+  { name: 'cpus', type: 'number', placeholder: 'default' },
+  { name: 'mem', placeholder: 'not reserved', hint: '16G; auto uses past peaks' },
+  { name: 'need', placeholder: 'none', hint: 'licence=1' },
   { name: 'on_oom', placeholder: 'default', hint: 'bigger, elsewhere, alone, fail' },
 ];
 export const BOXES = [
@@ -36,8 +39,8 @@ export const BOXES = [
   { name: 'exclusive', label: 'Exclusive: no other jobs on its GPUs' },
 ];
 const OF_BACKENDS = ['nodes', 'option']; // shown and sent only if a backend is chosen
-const NUMBERS = ['gpus', 'nodes', 'priority', 'retries', 'trials', 'seed', 'max_parallel'];
-const LISTS = ['tags', 'after', 'gpu_ids', 'prefer'];
+const NUMBERS = ['gpus', 'cpus', 'nodes', 'priority', 'retries', 'trials', 'seed', 'max_parallel'];
+const LISTS = ['tags', 'after', 'gpu_ids', 'prefer', 'need'];
 
 export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES]
   .map((one) => one.name)

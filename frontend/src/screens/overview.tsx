@@ -9,6 +9,7 @@ import { Heading } from '../parts/heading';
 import { COLUMNS, JobTable } from '../parts/job-table';
 import * as store from '../store';
 import { isLocal } from '../types';
+import { visible } from '../words';
 
 const c = COLUMNS;
 const RUNNING = [c.id, c.title, c.gpu, c.use, c.time];
@@ -102,6 +103,7 @@ function Headline() {
           <a href="#/history?state=submitted">{count(store.nSubmitted.value)} submitted</a>
         )}
         <span>{count(store.nWaiting.value)} waiting</span>
+        {store.reserved.value && <span>{visible(store.reserved.value)}</span>}
         {bad > 0 && (
           <a class="bad-ink" href="#/history?state=failed,lost">
             ✕ {bad} of the last {store.recent.value.length} failed

@@ -50,6 +50,11 @@ export function cloneOf(job: JobDetail): Original {
       prefer: job.prefer.join(', '),
       gpu_model: job.gpu_model ?? '',
       min_gpu_mem: exactSize(job.min_gpu_mem_bytes),
+      cpus: job.cpus === null ? '' : String(job.cpus),
+      mem: job.mem_auto ? 'auto' : exactSize(job.mem_bytes),
+      need: Object.entries(job.need)
+        .map(([name, amount]) => `${name}=${amount}`)
+        .join(', '),
       on_oom: job.on_oom ?? '',
       time_limit: exactTime(job.time_limit),
       priority: job.priority ? String(job.priority) : '',

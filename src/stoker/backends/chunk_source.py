@@ -13,7 +13,7 @@ from stoker.backends.chunk_files import JOBS, Header, LineReader, read_contexts
 from stoker.backends.chunk_jobs import ChunkJob, from_line
 from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural
-from stoker.core.model import Context, Device, JobSpec
+from stoker.core.model import Context, Device, HostResources, JobSpec
 from stoker.errors import Unavailable
 from stoker.store.submit import Copied, Submission
 from stoker.supervisor.logs import job_folder
@@ -62,6 +62,15 @@ class ChunkSource:
     @property
     def max_gpus(self) -> int:
         return max((job.spec.request.gpus for job in self._jobs.values()), default=1)
+
+    @property
+    def host_size(self) -> HostResources:
+        """The cores and the memory that its jobs declare; the allocation has them once."""
+        requests = [job.spec.request for job in self._jobs.values()]
+        return HostResources(
+            cores=max((request.cpus for request in requests), default=0) or None,
+            memory=max((request.host_memory or 0 for request in requests), default=0) or None,
+        )
 
     def refresh(self) -> None:
         """Read jobs that the driver has added."""

@@ -225,7 +225,7 @@ class HandOver:
         if not up:
             return _UNKNOWN_SLOTS
         if not request.gpus:
-            return max(1, sum(node.cpus or 1 for node in up))
+            return max(1, sum((node.cpus or 1) // max(1, request.cpus) for node in up))
         return max(1, sum(node.gpus // request.gpus for node in up))
 
     def _submit_batch(
@@ -344,6 +344,8 @@ def _wanted(request: Request, seconds: float | None = None, name: str = "") -> A
         options=request.options,
         model=request.model,
         name=name,
+        cpus=request.cpus,
+        memory=request.host_memory,
     )
 
 

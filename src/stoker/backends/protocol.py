@@ -42,6 +42,8 @@ class AllocationRequest(Record):
     options: tuple[str, ...] = ()  # K=V, over the options of the backend
     model: str | None = None  # part of the name of the GPUs' model
     name: str = ""
+    cpus: int = 0  # cores of each node; 0: the default of the engine
+    memory: int | None = None  # bytes of each node; None: the default of the engine
 
 
 class Batch(Record):

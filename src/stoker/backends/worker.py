@@ -32,7 +32,7 @@ from stoker.backends.chunk_source import ChunkSource
 from stoker.backends.multi_node_stops import MultiNodeStops
 from stoker.backends.protocol import END_SIGNAL_SECONDS
 from stoker.backends.worker_gpus import worker_gpus
-from stoker.core.model import Outcome
+from stoker.core.model import UNCOUNTED, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
 from stoker.daemon.gpus.gpus import Gpus
@@ -161,8 +161,7 @@ class Worker(EventListener):
             self.gpus = worker_gpus(settings, tag_base(self.db), self.source.max_gpus)
             self.source.prepare(self.gpus.devices, self._refuse)
             self.foreground = Foreground(
-                self.db, self.source, Host(_cpu_slots(header.is_single), boot_id()), self.gpus,
-                settings, self,
+                self.db, self.source, self._host(), self.gpus, settings, self,
                 lambda job, number: log_path(header.files, job, number),
                 lambda job: job_folder(header.files, job),
                 on_signal=self._on_signal,
@@ -177,6 +176,15 @@ class Worker(EventListener):
             os.close(lock)
         self._events.write("closed", at=time.time(), why="")
         self._events.sync()
+
+    def _host(self) -> Host:
+        """The host of the loop. An allocation for declared cores or memory has those of one job."""
+        size = self.source.host_size
+        return Host(
+            _cpu_slots(self.source.header.is_single or size != UNCOUNTED),
+            boot_id(),
+            resources=size,
+        )
 
     def _before_wait(self) -> float:
         now = time.monotonic()

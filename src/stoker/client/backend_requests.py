@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.client.job_options import OptionNames, ParsedOptions
-from stoker.core.backends.capabilities import CAPABILITIES, LOCAL
+from stoker.core.backends.capabilities import CAPABILITIES, LOCAL, SLURM
 from stoker.core.backends.nodes import impossible_reason
 from stoker.core.backends.options import check_options
 from stoker.core.formats.suggestions import nearest
@@ -64,14 +64,22 @@ def _check_capabilities(request: Request, row: BackendRow, options: ParsedOption
         "prefer": bool(request.prefer),
         "gpu_model": request.model is not None,
         "min_gpu_mem": request.min_memory is not None,
+        "cpus": bool(request.cpus),
+        "mem": request.host_memory is not None,
+        "mem_auto": request.is_auto_host,
+        "need": bool(request.needs),
     }
     for key, why in capabilities.refused.items():
         if given.get(key):
+            option = "mem" if key == "mem_auto" else key
+            shown = f"`{options.named('mem', 'auto')}`" if key == "mem_auto" else None
             raise UsageError(
-                f"{options.named(key)} is not possible on `{row.name}`: {why}",
+                f"{shown or options.named(option)} is not possible on `{row.name}`: {why}",
                 f"remove it{_instead(row.kind, key, options.named)}",
-                key,
+                option,
             )
+    if row.kind == SLURM:
+        _check_given_once(request, options)
     with about("option"):
         check_options(row.kind, dict(one.partition("=")[::2] for one in request.options))
 
@@ -80,7 +88,25 @@ def _instead(kind: str, key: str, named: OptionNames) -> str:
     if kind == "slurm" and key in ("gpu_model", "min_gpu_mem"):
         examples = [named("option", "constraint=NAME"), named("option", "gpu-type=NAME")]
         return f", or use {' or '.join(examples)}"
-    return ""
+    if kind == SLURM and key == "need":
+        return f", or use {named('option', 'licenses=NAME:N')}"
+    return f", or use {named('mem', '16G')}" if kind == SLURM and key == "mem_auto" else ""
+
+
+def _check_given_once(request: Request, options: ParsedOptions) -> None:
+    """Raise UsageError if an option of sbatch says the same as an option of the job."""
+    keys = {one.partition("=")[0] for one in request.options}
+    for option, is_given, names in (
+        ("cpus", request.cpus, ("cpus-per-task", "cpus-per-gpu")),
+        ("mem", request.host_memory, ("mem", "mem-per-cpu", "mem-per-gpu")),
+    ):
+        for name in names:
+            if is_given and name in keys:
+                raise UsageError(
+                    f"{options.named(option)} and the option `{name}` of sbatch exclude each other",
+                    "use one of them",
+                    option,
+                )
 
 
 def is_local(name: str | None) -> bool:

@@ -9,6 +9,7 @@ from stoker.core.backends.nodes import UP, Node
 from stoker.core.formats.plurals import plural
 from stoker.core.model import Request
 from stoker.core.policy.explain import needs
+from stoker.core.policy.host_words import declared_words
 from stoker.store.backends import BackendRow
 
 TYPE_CHECKING = False
@@ -30,7 +31,7 @@ def nodes_summary(nodes: Sequence[Node]) -> str:
 
 def request_words(request: Request) -> str:
     """`2 GPUs`, on a backend `2 GPUs on lab` or `2 GPUs on each of 4 nodes of lab`."""
-    words = needs(request) if request.gpus else "no GPU"
+    words = needs(request) if request.gpus else ", ".join(("no GPU", *declared_words(request)))
     if not request.backend:
         return words
     nodes = f"each of {request.nodes} nodes of " if request.nodes > 1 else ""

@@ -75,6 +75,14 @@ JOB_OPTIONS = (
               "use only GPUs with at least this much memory, e.g. 40G"),
     JobOption("exclusive", "--exclusive", None, kinds.SWITCH,
               "do not share GPUs, even if they have several slots"),
+    JobOption("cpus", "--cpus", "N", kinds.CORE_COUNT,
+              "number of CPU cores to reserve (default: 1, or a part of one if the host has fewer"
+              " cores than GPU slots)"),
+    JobOption("mem", "--mem", "SIZE", kinds.MEMORY,
+              "memory of the host to reserve, e.g. 16G; auto uses the peak of earlier runs"),
+    JobOption("need", "--need", "NAME=N", kinds.NEEDS,
+              "amount of a counter that the settings define under [resources], e.g. licence=1",
+              repeats=True),
     JobOption("on", "--on", "NAME", kinds.NAME,
               "run on this backend, e.g. a Slurm cluster (see `stoker backend`); local: this host"),
     JobOption("nodes", "--nodes", "N", kinds.NODE_COUNT,
@@ -236,7 +244,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
     `named`: `as_flag` or `as_keyword`.
     """
     get = values.get
-    memory = get("gpu_mem")
+    memory, host_memory = get("gpu_mem"), get("mem")
     request = Request(
         gpus=get("gpus", -1),
         memory=None if memory == "auto" else memory,
@@ -249,6 +257,10 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         backend=get("on") or "",
         nodes=get("nodes", 1),
         options=get("option", ()),
+        cpus=get("cpus", 0),
+        host_memory=None if host_memory == "auto" else host_memory,
+        is_auto_host=host_memory == "auto",
+        needs=kinds.joined_needs(get("need", ())),
     )
     _check_request(request, named)
     if not request.gpus and get("on_oom") is not None:
@@ -314,6 +326,7 @@ def make_spec(
         request = _complete(options, settings, devices, in_foreground)
         is_masked = request.ids != options.request.ids
         check_possible(request, devices, options.named, is_masked=is_masked)
+        _check_host(request, settings, options.named, in_foreground)
     if context is None:
         context = make_context(options, settings)
     with about("after"):
@@ -400,6 +413,28 @@ def _complete(
     if request.gpus and not request.ids and not in_foreground:
         request = request._replace(ids=_masked(devices))
     return request
+
+
+def _check_host(
+    request: Request, settings: Settings, named: OptionNames, in_foreground: bool
+) -> None:
+    """Raise Impossible if the host has less than the request declares."""
+    if not declares_host(request):
+        return
+    from stoker.client.host_requests import check_host_of_queue, check_host_possible
+    from stoker.supervisor.host_size import host_resources
+
+    if in_foreground:
+        check_host_possible(request, host_resources(settings), named)
+    else:
+        check_host_of_queue(request, settings, named)
+
+
+def declares_host(request: Request) -> bool:
+    """Whether a request declares cores, memory or counters of the host."""
+    return bool(
+        request.cpus or request.host_memory is not None or request.is_auto_host or request.needs
+    )
 
 
 def _check_request(request: Request, named: OptionNames) -> None:

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from stoker.core.formats.command_line import count, whole_number
+from stoker.core.formats.counter_names import is_counter_name
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.sizes import format_size, parse_size
 from stoker.core.model import Dependency
@@ -351,6 +352,28 @@ def _check_engine_options(value: Any) -> tuple[str, ...]:
     return tuple(one for text in texts for one in _parse_engine_option(check_text(text)))
 
 
+def _parse_need(text: str) -> tuple[str, ...]:
+    """Parse `licence=2`, or `licence` for one of it."""
+    name, equals, amount = text.partition("=")
+    is_number = amount.isascii() and amount.isdigit() and 0 < int(amount) < 1 << 31
+    if not is_counter_name(name) or (equals and not is_number):
+        raise UsageError(f"`{text}` is not the amount of a counter", "write NAME=N, e.g. licence=1")
+    return (f"{name}={int(amount or 1)}",)
+
+
+def _check_needs(value: Any) -> tuple[str, ...]:
+    if isinstance(value, Mapping):
+        value = [f"{name}={amount}" for name, amount in value.items()]
+    hint = 'write ["licence=1"] or {"licence": 1}'
+    texts = (value,) if isinstance(value, str) else _items(value, "be a list of counters", hint)
+    return tuple(one for text in texts for one in _parse_need(check_text(text)))
+
+
+def joined_needs(needs: tuple[str, ...]) -> tuple[str, ...]:
+    """The needs sorted by name; of several for one counter, the last."""
+    return tuple(f"{name}={n}" for name, n in sorted(dict(n.split("=") for n in needs).items()))
+
+
 def _check_env(value: Any) -> tuple[tuple[str, str], ...]:
     pairs = []
     if not isinstance(value, Mapping):
@@ -426,6 +449,8 @@ WHOLE = Kind(whole_number, _check_whole)
 COUNT = Kind(count, _check_count)
 GPU_COUNT = Kind(parse_gpu_count, _check_gpu_count)
 NODE_COUNT = Kind(_parse_node_count, _check_node_count)
+CORE_COUNT = Kind(_parse_node_count, _check_node_count)
+NEEDS = Kind(_parse_need, _check_needs)
 ENGINE_OPTIONS = Kind(_parse_engine_option, _check_engine_options)
 SWITCH = Kind(lambda text: True, _check_switch)
 NAME = Kind(filled, lambda value: filled(check_text(value)))

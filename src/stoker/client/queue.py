@@ -14,7 +14,7 @@ from stoker.core.model import Context, Dependency, Device, Request
 from stoker.core.policy.placement import is_eligible, is_named
 from stoker.core.states import ACTIVE, WAITING
 from stoker.daemon.start import ensure_daemon, wake_daemon
-from stoker.daemon.status import known_devices
+from stoker.daemon.status import known_devices, known_resources
 from stoker.errors import Impossible, NoPermission, TryLater, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import job_queries
@@ -176,7 +176,10 @@ class Queue:
 
                 check_nodes(request, find_backend(self.db, request.backend))
             else:
+                from stoker.client.host_requests import check_host_possible
+
                 check_possible(request, self.devices(), as_flag)
+                check_host_possible(request, known_resources(self.db, self.settings), as_flag)
         edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after)
         self.wake_daemon()
 

@@ -7,6 +7,7 @@ import time
 
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
+from stoker.core.model import Request
 from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.status import daemon_pid, runner_pid
@@ -109,7 +110,14 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "min_gpu_mem_bytes": row.request.min_memory,
         "exclusive": row.request.exclusive,
         "on_oom": row.on_oom,
+        "cpus": row.request.cpus or None,
+        "mem_bytes": row.request.host_memory,
+        "mem_auto": row.request.is_auto_host,
+        "need": needs_of(row.request),
+        "reserves": host_words(row),
         "claim_bytes": row.claim,
+        "claim_cpus": row.cpus,
+        "claim_mem_bytes": row.host_claim,
         "gpu_memory_peak_bytes": row.gpu_memory,
         "gpu_use_percent": row.gpu_use,
         "gpu_energy_joules": row.gpu_energy,
@@ -148,6 +156,22 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "sweep": trial[0],
         "trial": trial[1],
     }  # fmt: skip
+
+
+def needs_of(request: Request) -> dict[str, int]:
+    """The amount of each counter in a request."""
+    pairs = (need.split("=") for need in request.needs)
+    return {name: int(amount) for name, amount in pairs}
+
+
+def host_words(row: JobRow) -> str:
+    """What a job reserves of the host: `8 cores, 20 GiB of memory`; "" if it declares nothing."""
+    from stoker.core.policy.host_words import declared_words
+
+    request = row.request
+    if request.is_auto_host and row.host_claim is not None and row.state not in WAITING:
+        request = request._replace(host_memory=row.host_claim)
+    return ", ".join(declared_words(request))
 
 
 def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:

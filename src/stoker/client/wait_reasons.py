@@ -16,7 +16,9 @@ from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import device_state
 from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
 from stoker.core.policy.decide import (
+    HOST_RESERVED,
     NO_DEVICE,
+    NO_HOST_ROOM,
     RESERVED,
     AnyJob,
     decide,
@@ -59,7 +61,8 @@ class QueueView:
         slots = meta.get_meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
         with db.reading():
-            deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth)
+            resources = status.known_resources(db, settings)
+            deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth, resources)
         devices, states = _device_states(deep.running, gpus)
         is_known = extra is None or any(job.id == extra.id for job in deep.waiting)
         if extra is not None and not is_known and extra.request_group not in cut:
@@ -114,7 +117,7 @@ class QueueView:
         if start is not None:
             at = time.strftime("%H:%M", time.localtime(time.time() + start))
             sentences.append(f"estimated start at {at}, in {format_duration(start)}")
-        if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED):
+        if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED, NO_HOST_ROOM, HOST_RESERVED):
             change = what_if(self._jobs[row.id], self.snapshot)
             if change is not None:
                 sentences.append(change)

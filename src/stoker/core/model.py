@@ -125,6 +125,7 @@ class RunningJob(Record):
     ends_by: float | None = None  # end of its time limit; None if it has none
     fair_share_group: str = ""
     profile: int = 0
+    cpus: float | None = None  # cores that it claimed; None: those of its request
 
 
 class Device(Record):
@@ -175,6 +176,17 @@ class Rules(Record):
     patience: float = 7 * 86400.0  # seconds; jobs that waited longer are first come, first served
 
 
+class HostResources(Record):
+    """What jobs of a host share besides GPUs. None: not counted."""
+
+    cores: int | None = None
+    memory: int | None = None  # bytes
+    counters: tuple[tuple[str, int], ...] = ()  # name and amount, from the settings
+
+
+UNCOUNTED = HostResources()
+
+
 class Snapshot(Record):
     """The input of `decide`. `waiting` holds the first jobs of each request group, not all."""
 
@@ -188,6 +200,7 @@ class Snapshot(Record):
     rules: Rules = Rules()
     limits: dict[str, int] | None = None  # most running jobs by fair-share group
     estimates: Estimates = NO_ESTIMATES
+    resources: HostResources = UNCOUNTED
 
 
 class Start(Record):
@@ -198,7 +211,7 @@ class Start(Record):
 
 
 class Reservation(Record):
-    """Devices kept for a job that does not fit yet; `at` is None without an estimate."""
+    """Devices or host room kept for a job that does not fit yet; `at` is None if unknown."""
 
     job: int
     devices: tuple[int, ...]
@@ -212,6 +225,7 @@ class Plan(Record):
     reservation: Reservation | None
     waits: dict[int, str]
     has_room: bool = False  # whether a device is free, or a CPU slot that a job wanted
+    host_reservation: Reservation | None = None  # of cores, memory or counters; without devices
 
 
 class Outcome(Record):

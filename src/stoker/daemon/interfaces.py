@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Context, Outcome
+from stoker.core.model import UNCOUNTED, Context, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
 from stoker.supervisor.messages import Order
@@ -33,6 +33,7 @@ class Host(Record):
     cpu_slots: int
     boot: str
     leases_ports: bool = True  # for jobs with several GPUs
+    resources: HostResources = UNCOUNTED
 
 
 class EventListener:

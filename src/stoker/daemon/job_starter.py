@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from stoker.core.model import Context, ReadyJob, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import decide, jobs_per_group
+from stoker.core.policy.host_share import HostLimits, limits_of, recorded_claim
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
@@ -83,6 +84,7 @@ class JobStarter:
             states=self._gpus.states,
             limits=self.limits,
             estimates=self._profiles.estimates(profiles),
+            resources=self._host.resources,
         )
 
     def would_start(self) -> bool:
@@ -145,6 +147,7 @@ class JobStarter:
         lease = self._gpus.lease(job.request, start.devices)
         if lease is None:
             return False  # leased to another process of this host; the GPU's state says so now
+        cpus, host_memory = recorded_claim(job.request, self._host_limits())
         claim = Claim(
             attempt=self._next_attempt,
             job=job.id,
@@ -153,6 +156,8 @@ class JobStarter:
             memory=job.request.memory,
             at=self._clock.wall(),
             boot=self._host.boot,
+            cpus=cpus,
+            host_memory=host_memory,
         )
         if not self._store.claim(job, claim):
             lease.close()
@@ -170,6 +175,9 @@ class JobStarter:
             order = self._with_port(order, context, lease)
         self._orders.append((order, context, lease))
         return True
+
+    def _host_limits(self) -> HostLimits:
+        return limits_of(self._host.resources, self._host.cpu_slots, self._gpus.devices)
 
     def _with_port(self, order: Order, context: Context, lease: Lease) -> Order:
         """Give a job with several GPUs a port for its rendezvous, unless it has its own."""
@@ -214,10 +222,11 @@ def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
     return RunningJob(
         id=job.id,
         attempt=claim.attempt,
-        request=job.request,
+        request=job.request._replace(host_memory=claim.host_memory),
         devices=claim.devices,
         started=now,
         ends_by=None if job.time_limit is None else now + job.time_limit,
         fair_share_group=job.fair_share_group,
         profile=job.profile,
+        cpus=claim.cpus,
     )

@@ -29,7 +29,7 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.errors import Upgraded
 from stoker.settings import Settings
-from stoker.store import attempts, device_settings, meta, ready_jobs, sweeps
+from stoker.store import attempts, device_settings, host_resources, meta, ready_jobs, sweeps
 from stoker.store.attempt_store import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
@@ -248,6 +248,7 @@ class Loop:
         gpus = self.gpus
         if gpus.devices is not self._published and (gpus.devices or not gpus.is_monitored):
             device_settings.set_devices(self.db, gpus.devices, self.host.cpu_slots)
+            host_resources.publish(self.db, self.host.resources)
             self._published = gpus.devices
         self._quarantined = gpus.quarantines()
         for uuid, why in self._quarantined.items():
@@ -331,7 +332,7 @@ class Loop:
             return []
         fresh, _ = load_snapshot(
             self.db, self._clock.mono(), self._starter.clock_offset, self.gpus.in_order,
-            self.gpus.states, self.host.cpu_slots, MAX_JOBS_PER_GROUP,
+            self.gpus.states, self.host.cpu_slots, MAX_JOBS_PER_GROUP, self.host.resources,
         )  # fmt: skip
         # Of an attempt that the runner has not reported yet, only the loop knows the exact start.
         running = tuple(self.running.get(job.attempt, job) for job in fresh.running)

@@ -14,7 +14,7 @@ import sys
 import time
 
 from stoker import __version__
-from stoker.core.model import Context, Outcome
+from stoker.core.model import Context, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
@@ -42,6 +42,7 @@ from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
+from stoker.supervisor.host_size import host_resources
 from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
@@ -76,7 +77,7 @@ class Daemon(EventListener):
         self._runner = RunnerClient(folder, tag_base, settings.log_limit, list(self.restart))
         self._handles = ProcessHandles()
         self._orphans = Orphans(folder, tag_base, self._handles)
-        host = Host(cpu_slots(settings), boot_id())
+        host = Host(cpu_slots(settings), boot_id(), resources=self.host_resources())
         if isinstance(gpus, MonitoredGpus):
             gpus.remember(job_queries.devices(self._db))
         self._driver_monitor = DriverMonitor(gpus, settings.gpu_file)
@@ -103,6 +104,10 @@ class Daemon(EventListener):
                 "this queue defines its own devices; only the program that created it can run it"
             )
         return find_gpus(self._settings, tag_base)
+
+    def host_resources(self) -> HostResources:
+        """What jobs share besides GPUs; GPUPeasy's daemon overrides it."""
+        return host_resources(self._settings)
 
     # -- main loop ---------------------------------------------------------------------------
 

@@ -13,6 +13,8 @@ from stoker.store.database import Database
 
 # Some programs fall back to the CPU silently; after this long, start-up is no explanation.
 _UNUSED_SECONDS = 60.0
+# Before it executes its program, a process is a copy of the runner, so less cannot be measured.
+_SMALLEST_PEAK = 64 << 20
 
 
 class EndedAttempt(Record):
@@ -41,12 +43,19 @@ def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, ended: Ended
         text = f"it ran for {seconds:.0f} s and never used its GPU"
         events.record_event(db, job.job, ended.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
-        return profiles.learn(db, job.profile, ended.seconds, use.memory)
+        return profiles.learn(
+            db, job.profile, ended.seconds, use.memory, host_memory=_host_peak(ended)
+        )
     if verdict.cause != "gpu_oom":
         return False
     if verdict.delay is not None:
         _raise_request(db, gpus, group, ended)
     return profiles.learn(db, job.profile, None, use.memory, is_short=True)
+
+
+def _host_peak(ended: EndedAttempt) -> int:
+    """The peak of the host's memory of an attempt; the kernel reports none of small processes."""
+    return max(ended.outcome.max_rss_bytes, _SMALLEST_PEAK)
 
 
 def _raise_request(

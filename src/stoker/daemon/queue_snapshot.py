@@ -6,7 +6,15 @@ lists and the web UI always load it from the database.
 
 from __future__ import annotations
 
-from stoker.core.model import Device, DeviceState, ReadyJob, RunningJob, Snapshot
+from stoker.core.model import (
+    UNCOUNTED,
+    Device,
+    DeviceState,
+    HostResources,
+    ReadyJob,
+    RunningJob,
+    Snapshot,
+)
 from stoker.store import attempts, meta, ready_jobs, sweeps
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
@@ -20,6 +28,7 @@ def load_snapshot(
     states: dict[int, DeviceState] | None,
     cpu_slots: int,
     depth: int,
+    resources: HostResources = UNCOUNTED,
 ) -> tuple[Snapshot, set[int]]:
     """The snapshot with up to `depth` jobs of each request group, and the groups that have more.
 
@@ -48,6 +57,7 @@ def load_snapshot(
         states=states,
         limits=sweeps.limits(db),
         estimates=Profiles(db).estimates(profiles),
+        resources=resources,
     )
     return snapshot, cut
 
@@ -64,4 +74,5 @@ def running_job(attempt: attempts.OpenAttempt, started: float) -> RunningJob:
         ends_by=ends_by,
         fair_share_group=attempt.fair_share_group,
         profile=attempt.profile,
+        cpus=attempt.cpus,
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Device
+from stoker.core.model import Device, HostResources
 from stoker.settings import Settings
-from stoker.store import job_queries, meta
+from stoker.store import host_resources, job_queries, meta
 from stoker.store.database import Database
 from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, process_state
@@ -52,6 +52,18 @@ def problem(folder: str) -> str | None:
 
 def runner_pid(folder: str) -> int | None:
     return locks.holder(folder, locks.RUNNER_LOCK)
+
+
+def known_resources(db: Database, settings: Settings) -> HostResources:
+    """The host resources of the running daemon, or those that a new daemon would find."""
+    found = None
+    if daemon_pid(settings.state_dir) is not None:
+        found = host_resources.published(db)
+    if found is None:
+        from stoker.supervisor.host_size import host_resources as size_of_host
+
+        found = size_of_host(settings)
+    return found
 
 
 def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:

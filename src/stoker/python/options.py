@@ -26,6 +26,9 @@ class Options(TypedDict, total=False):
     gpu_model: str | None  # part of the model name
     min_gpu_mem: str | int | None  # only GPUs with at least this much memory
     exclusive: bool
+    cpus: int | None  # CPU cores to reserve
+    mem: str | int | None  # memory of the host to reserve: "16G", bytes, "auto"
+    need: str | Iterable[str] | Mapping[str, int] | None  # counters: {"licence": 1}
     on: str | None  # name of a backend; "local": this host
     nodes: int  # of the backend; the other values are for each node
     option: str | Iterable[str] | Mapping[str, str] | None  # for the engine of the backend

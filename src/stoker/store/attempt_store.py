@@ -11,7 +11,7 @@ from __future__ import annotations
 from stoker.core.model import Outcome, ReadyJob
 from stoker.core.outcome.retry import Verdict
 from stoker.store import attempts, ready_jobs
-from stoker.store.attempts import Claim, JobToJudge, claim_columns
+from stoker.store.attempts import CLAIM_COLUMNS, Claim, JobToJudge, claim_columns
 from stoker.store.database import Database
 from stoker.store.ready_jobs import RequestGroup
 
@@ -20,17 +20,17 @@ _CLAIMED_JOB = (
     " WHERE id = ? AND ready = 1"
 )
 _CLAIMED_ATTEMPT = (
-    "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, pid, started_at,"
-    " started_mono) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    f"INSERT INTO attempts ({CLAIM_COLUMNS}, pid, started_at,"
+    " started_mono) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DONE_JOB = (
     "UPDATE jobs SET state = 'done', ready = 0, eligible_at = NULL, attempt = ?, attempts = ?,"
     " cause = ?, ended_at = ? WHERE id = ? AND ready = 1"
 )
 _DONE_ATTEMPT = (
-    "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, pid, started_at,"
+    f"INSERT INTO attempts ({CLAIM_COLUMNS}, pid, started_at,"
     " started_mono, ended_at, status, cause, detail, user_seconds, system_seconds, max_rss_bytes)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NOT_STARTED = (None, None, None)
 

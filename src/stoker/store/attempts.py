@@ -17,6 +17,7 @@ from stoker.store.device_column import parse_device_numbers
 from stoker.store.events import record_event
 from stoker.store.output_columns import STDERR, STDOUT
 
+CLAIM_COLUMNS = "id, job, number, devices, claim, claimed_at, boot, cpus, host_claim"
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
@@ -30,6 +31,8 @@ class Claim(Record):
     memory: int | None
     at: float
     boot: str
+    cpus: float | None = None  # cores
+    host_memory: int | None = None  # bytes
 
 
 class OpenAttempt(Record):
@@ -51,6 +54,7 @@ class OpenAttempt(Record):
     time_limit: float | None
     grace: float | None
     stop_requested: bool
+    cpus: float | None
 
 
 class JobToJudge(Record):
@@ -96,18 +100,18 @@ def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
     if not changed:
         return False
     db.execute(
-        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, allocation)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO attempts ({CLAIM_COLUMNS}, allocation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*claim_columns(claim), allocation),
     )
     return True
 
 
 def claim_columns(claim: Claim) -> tuple[object, ...]:
-    """Return the values of id, job, number, devices, claim, claimed_at and boot."""
+    """Return the values of CLAIM_COLUMNS."""
     devices = ",".join(map(str, claim.devices))
     return (
         claim.attempt, claim.job, claim.number, devices, claim.memory, claim.at, claim.boot,
+        claim.cpus, claim.host_memory,
     )  # fmt: skip
 
 
@@ -251,20 +255,20 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
-        " j.stop_requested FROM jobs j"
+        " j.stop_requested, a.cpus, a.host_claim FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
     ).fetchall()
     found = []
     for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
-         pid_started, mono, claimed, limit, grace, stop) in rows:  # fmt: skip
+         pid_started, mono, claimed, limit, grace, stop, cpus, host_claim) in rows:  # fmt: skip
         request, fair_share_group = request_groups.load(db, request_group)
         found.append(
             OpenAttempt(
                 attempt=attempt,
                 job=job,
                 number=number,
-                request=request._replace(memory=claim),
+                request=request._replace(memory=claim, host_memory=host_claim),
                 fair_share_group=fair_share_group,
                 profile=profile,
                 devices=parse_device_numbers(devices),
@@ -277,6 +281,7 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
                 time_limit=limit,
                 grace=grace,
                 stop_requested=stop is not None,
+                cpus=cpus,
             )
         )
     return found

@@ -54,6 +54,8 @@ class JobRow(Record):
     max_rss_bytes: int | None
     attempt_cause: str | None
     claim: int | None
+    cpus: float | None  # cores that its attempt claimed
+    host_claim: int | None  # bytes of the host's memory that its attempt claimed
     gpu_memory: int | None
     gpu_use: float | None
     gpu_energy: float | None
@@ -89,9 +91,9 @@ _SELECT = (
     " j.submitted_at, j.eligible_at, j.blockers, j.time_limit, j.grace, j.retries, j.restartable,"
     f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
-    " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.gpu_memory, a.gpu_use,"
-    " a.gpu_energy, a.node, a.gpus, a.allocation, b.folder, j.on_oom, j.no_bind,"
-    " j.preemptions, j.profile, j.sweep,"
+    " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
+    " a.host_claim, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
+    " a.allocation, b.folder, j.on_oom, j.no_bind, j.preemptions, j.profile, j.sweep,"
     " g.fair_share_group, j.request_group,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"

@@ -75,14 +75,21 @@ def profile_id(db: Database, key: str) -> tuple[int, int]:
 
 
 def learn(
-    db: Database, profile: int, seconds: float | None, memory: int | None, *, is_short: bool = False
+    db: Database,
+    profile: int,
+    seconds: float | None,
+    memory: int | None,
+    *,
+    is_short: bool = False,
+    host_memory: int | None = None,
 ) -> bool:
-    """Update a profile after an attempt; returns whether its memory estimate changed.
+    """Update a profile after an attempt; returns whether an estimate of its memory changed.
 
-    `is_short`: the attempt ran out of memory, so `memory` is less than it needs.
+    `is_short`: the attempt ran out of GPU memory, so `memory` is less than it needs.
     """
     if not profile:
         return False
+    has_changed = host_memory is not None and _learn_host_memory(db, profile, host_memory)
     if seconds is not None:
         new = update_estimate(_estimate(db, profile), seconds)
         db.execute(
@@ -90,11 +97,20 @@ def learn(
             (new.seconds, new.spread, profile),
         )
     if memory is None:
-        return False
+        return has_changed
     known = db.value("SELECT memory FROM profiles WHERE id = ?", (profile,))
     db.execute(
         "UPDATE profiles SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
         " WHERE id = ?3",
         (int(not is_short), memory, profile),
     )
-    return known is None or memory > int(str(known))
+    return has_changed or known is None or memory > int(str(known))
+
+
+def _learn_host_memory(db: Database, profile: int, peak: int) -> bool:
+    """Record a higher peak of the host's memory; returns whether it is higher."""
+    changed = db.execute(
+        "UPDATE profiles SET host_memory = ?1 WHERE id = ?2 AND coalesce(host_memory, 0) < ?1",
+        (peak, profile),
+    )
+    return changed.rowcount > 0

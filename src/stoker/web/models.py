@@ -150,7 +150,14 @@ class Job(BaseModel):
     min_gpu_mem_bytes: int | None
     exclusive: bool
     on_oom: str | None
+    cpus: int | None = Field(description="cores that it requests; null: the default")
+    mem_bytes: int | None = Field(description="memory of the host that it requests")
+    mem_auto: bool
+    need: dict[str, int] = Field(description="the amount of each counter that it requests")
+    reserves: str = Field(description="cores, memory and counters in words; empty: the defaults")
     claim_bytes: int | None
+    claim_cpus: float | None = Field(description="cores that its attempt reserved")
+    claim_mem_bytes: int | None = Field(description="memory that its attempt reserved")
     gpu_memory_peak_bytes: int | None
     gpu_use_percent: float | None
     gpu_energy_joules: float | None
@@ -337,6 +344,22 @@ class SweepSummary(BaseModel):
     stopped: str | None
 
 
+class CounterUse(BaseModel):
+    total: int
+    reserved: int
+
+
+class HostUse(BaseModel):
+    """What the jobs of this host share besides GPUs, as in `stoker --json`."""
+
+    cores: int | None
+    cores_reserved: float
+    memory_bytes: int | None
+    memory_reserved_bytes: int
+    counters: dict[str, CounterUse] = Field(description="by name, from the settings")
+    words: str = Field(description="what is reserved, in words; empty if nothing is")
+
+
 class Overview(Answer):
     now: str
     event_id: int
@@ -347,6 +370,7 @@ class Overview(Answer):
     gpus: list[Gpu]
     gpu_error: str | None
     backends: list[Backend]
+    resources: HostUse
     default_backend: str = Field(description="where jobs without `on` run; `local` is this host")
     running: list[Job]
     queue: list[WaitingJob]

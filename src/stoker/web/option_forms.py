@@ -22,6 +22,8 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.COUNT: Count,
     kinds.GPU_COUNT: Count,
     kinds.NODE_COUNT: Count,
+    kinds.CORE_COUNT: Count,
+    kinds.NEEDS: list[str] | str | dict[str, int],
     kinds.ENGINE_OPTIONS: list[str] | str,
     kinds.SWITCH: bool,
     kinds.NAME: str,

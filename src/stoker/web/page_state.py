@@ -14,6 +14,7 @@ import time
 from stoker.client import views
 from stoker.client.backend_views import backend_json
 from stoker.client.gpu_views import GpuView, load_gpu_views
+from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.core.states import STARTED
@@ -49,6 +50,7 @@ class PageState(Record):
     gpus: list[dict[str, object]]
     gpu_error: str | None  # why the GPUs cannot be read
     backends: list[dict[str, object]]
+    host: dict[str, object]  # cores, memory and counters
     counts: dict[str, int]
     sweeps: dict[str, dict[str, object]]
     daemon: dict[str, object]
@@ -97,6 +99,7 @@ class PageStateReader:
             rows = [*running, *waiting, *recent]
             jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
             reasons = self._reasons(queue, waiting, ready, gpus)
+            host = load_host_view(db, queue.settings).as_json()
             known_backends = [backend_json(row) for row in backends.backends(db)]
         daemon = views.daemon_facts(db, queue.settings)
         return PageState(
@@ -110,6 +113,7 @@ class PageStateReader:
             gpus=[gpu.as_json() for gpu in gpu_views],
             gpu_error=gpu_error,
             backends=known_backends,
+            host=host,
             counts=self._counts.get("", lambda: job_queries.counts(db)),
             sweeps=sweeps,
             daemon={"pid": daemon["pid"], "draining": daemon["draining"]},
@@ -160,6 +164,7 @@ def overview(
         "gpus": state.gpus,
         "gpu_error": state.gpu_error,
         "backends": state.backends,
+        "resources": state.host,
         "default_backend": default_backend,
         "running": [state.job(id) for id in state.running],
         "queue": [state.job(id) for id in state.queue],
@@ -188,8 +193,10 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
             changed_waits[id] = _wait_json(wait, new.at)
         else:
             new.waits[id] = old.waits[id]  # what clients have; small changes add up
-    is_same = (old.gpus, old.gpu_error, old.counts, old.daemon, old.queue, old.backends) == (
-        new.gpus, new.gpu_error, new.counts, new.daemon, new.queue, new.backends
+    is_same = (
+        old.gpus, old.gpu_error, old.counts, old.daemon, old.queue, old.backends, old.host
+    ) == (
+        new.gpus, new.gpu_error, new.counts, new.daemon, new.queue, new.backends, new.host
     )  # fmt: skip
     if is_same and not (changed or removed or sweeps or removed_sweeps or changed_waits):
         return None
@@ -198,6 +205,7 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
         "counts": new.counts,
         "gpus": new.gpus,
         "gpu_error": new.gpu_error,
+        "resources": new.host,
         "daemon": new.daemon,
         "jobs": [new.job(id) for id in changed],
         "removed": removed,

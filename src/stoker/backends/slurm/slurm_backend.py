@@ -103,6 +103,13 @@ class SlurmBackend:
         if request.gpus:
             kind = f"{gpu_type}:" if gpu_type else ""
             options["gres"] = f"gpu:{kind}{request.gpus}"
+        if request.cpus:
+            options.pop("cpus-per-gpu", None)
+            options["cpus-per-task"] = str(request.cpus)
+        if request.memory is not None:
+            for key in ("mem-per-cpu", "mem-per-gpu"):
+                options.pop(key, None)
+            options["mem"] = f"{-(-request.memory >> 20)}M"
         if request.seconds is not None and "time" not in options:
             options["time"] = str(int(-(-request.seconds // 60)))  # minutes, rounded up
         argv = [

@@ -8,13 +8,13 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, report_change
-from stoker.client.option_values import parse_dependencies, parse_pair, parse_time
+from stoker.client.option_values import MEMORY, parse_dependencies, parse_pair, parse_time
 from stoker.client.views import state_words
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.shell_words import display
-from stoker.core.model import Dependency
+from stoker.core.model import Dependency, Request
 from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import Conflict, UsageError
 from stoker.store import job_queries
@@ -28,6 +28,10 @@ def _after(text: str) -> tuple[Dependency, ...]:
     return () if text == "none" else parse_dependencies(text)
 
 
+def _memory(text: str) -> int | str:
+    return 0 if text == "0" else MEMORY.parse(text)
+
+
 VERB = Verb(
     "edit",
     "edit [OPTIONS] JOB",
@@ -35,6 +39,8 @@ VERB = Verb(
     (
         Option("-c --command", "the new command, as shell text", "TEXT"),
         Option("-G --gpus", "number of GPUs", "N", count),
+        Option("--cpus", "number of CPU cores to reserve; 0: the default", "N", count),
+        Option("--mem", "memory of the host to reserve, or auto; 0: none", "SIZE", _memory),
         Option("-n --name", "new name; empty: no name", "NAME"),
         Option("-p --priority", "new priority; a higher number starts first", "N", whole_number),
         Option(
@@ -79,7 +85,7 @@ def run(parsed: Parsed) -> int:
             f"after `stoker cancel {row.id}`, {copy}" if row.state in ACTIVE else copy,
         )
     values: dict[str, object] = {}
-    request = None if parsed["gpus"] is None else row.request._replace(gpus=parsed["gpus"])
+    request = _changed_request(parsed, row.request)
     for key in ("priority", "retries"):
         if parsed[key] is not None:
             values[key] = parsed[key]
@@ -108,6 +114,18 @@ def run(parsed: Parsed) -> int:
         values["argv"], values["shell"] = pack_words((text,)), 1
     queue.edit(row.id, values, request, cwd=cwd, env=env, after=after)
     return _report(parsed, f"job {row.id} changed", row.id)
+
+
+def _changed_request(parsed: Parsed, request: Request) -> Request | None:
+    """The request with the options given; None without any."""
+    changed: dict[str, object] = {}
+    for key in ("gpus", "cpus"):
+        if parsed[key] is not None:
+            changed[key] = parsed[key]
+    if (memory := parsed["mem"]) is not None:
+        changed["host_memory"] = None if memory == "auto" else memory or None
+        changed["is_auto_host"] = memory == "auto"
+    return request._replace(**changed) if changed else None  # type: ignore[arg-type]
 
 
 def _folder(path: str | None) -> str | None:

@@ -6,6 +6,7 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, plural, print_json, report_change, table
 from stoker.client.backend_requests import find_backend, is_local
 from stoker.client.gpu_views import GpuView, load_gpu_views
+from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.plurals import plural_word
@@ -70,7 +71,10 @@ def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
     if parsed["on"] is not None and shown:
         return {"gpus": [], "gpu_error": None, "nodes": nodes}
     gpus, error = load_gpu_views(queue.db, queue.settings)
-    return {"gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "nodes": nodes}
+    host = load_host_view(queue.db, queue.settings).as_json()
+    return {
+        "gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "host": host, "nodes": nodes
+    }  # fmt: skip
 
 
 def _text(queue: Queue, parsed: Parsed) -> str:
@@ -83,6 +87,8 @@ def _text(queue: Queue, parsed: Parsed) -> str:
     parts = []
     if parsed["on"] is None or not shown:
         parts.append(_render(load_gpu_views(queue.db, queue.settings), parsed["verbose"]))
+        if reserved := load_host_view(queue.db, queue.settings).words():
+            parts.append(reserved)
     if nodes:
         parts.append(table(("BACKEND", "NODE", "GPUS", "USED", "MODEL", "STATE"), nodes))
     parts += [f"backend {row.name}: {row.problem}" for row in shown if row.problem]

@@ -30,6 +30,7 @@ from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.meta import tag_base
 from stoker.store.resumable_jobs import FinishedJobs
 from stoker.supervisor import locks
+from stoker.supervisor.host_size import host_resources
 from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.logs import run_log_path
 from stoker.supervisor.runner import boot_id
@@ -135,8 +136,9 @@ def run(parsed: Parsed) -> int:
     streams = bool(parsed["stream"]) or path is None
     screen = Screen(parsed, db, folder, streams, source, total)
     slots = parsed["jobs"] or cpu_slots(settings)
+    host = Host(slots, boot_id(), resources=host_resources(settings))
     foreground = Foreground(
-        db, source, Host(slots, boot_id()), gpus, settings._replace(state_dir=folder), screen,
+        db, source, host, gpus, settings._replace(state_dir=folder), screen,
         lambda job, number: None if streams else run_log_path(folder, job, number),
         lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,

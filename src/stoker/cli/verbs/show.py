@@ -24,7 +24,7 @@ from stoker.store.job_queries import AttemptRow, JobRow
 
 # Fields in an `edited` event, as users know them.
 _EDITED = {
-    "argv": "command", "shell": "command", "time_limit": "time limit", "request": "GPUs",
+    "argv": "command", "shell": "command", "time_limit": "time limit", "request": "request",
     "eligible_at": "begin time", "cwd": "directory", "env": "environment", "after": "dependencies",
 }  # fmt: skip
 
@@ -74,6 +74,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("trial", _trial(queue, row)),
         ("directory", row.cwd),
         ("GPUs", _gpus(row)),
+        ("host", views.host_words(row)),
         ("runs on", _place(row)),
         ("options", " ".join(row.request.options)),
         ("priority", str(row.priority) if row.priority else ""),

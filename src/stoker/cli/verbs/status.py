@@ -8,6 +8,7 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_json, table
 from stoker.cli.verbs.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
 from stoker.client import views
+from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
 from stoker.client.wait_reasons import host_problems
 from stoker.core.formats.command_line import Option, Parsed, Verb
@@ -62,6 +63,8 @@ def render(queue: Queue) -> str:
         parts.append(
             table((title, "TIME", "COMMAND"), lines) if lines else "no GPUs, no running jobs"
         )
+    if reserved := load_host_view(queue.db, queue.settings).words():
+        parts.append(reserved)
     if remote:
         running = [job for job in remote if job.state != "submitted"]
         places = [(views.place_words(job), elapsed(job, now), _line(job)) for job in running]
@@ -150,6 +153,7 @@ def _as_json(queue: Queue) -> dict[str, Any]:
              "uuid": d.uuid, "jobs": [job.id for job in active if d.number in job.devices]}
             for d in queue.devices()
         ],
+        host=load_host_view(queue.db, queue.settings).as_json(),
         running=[views.job_json(queue.db, queue.settings, job) for job in active],
         waiting=[views.job_json(queue.db, queue.settings, job_queries.job(queue.db, job))
                  for job in queue_order(queue.db, 50)],

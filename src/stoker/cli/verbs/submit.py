@@ -240,7 +240,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
     from stoker.core.formats.terminal import printable
 
     if parsed["json"]:
-        from stoker.client.views import iso
+        from stoker.client.views import iso, needs_of
         from stoker.core.backends.capabilities import LOCAL
 
         jobs = [
@@ -248,6 +248,8 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
              "gpu_mem_bytes": spec.request.memory, "gpu_mem_auto": spec.request.is_auto,
              "gpu_ids": list(spec.request.ids), "prefer": list(spec.request.prefer),
              "gpu_model": spec.request.model, "min_gpu_mem_bytes": spec.request.min_memory,
+             "cpus": spec.request.cpus or None, "mem_bytes": spec.request.host_memory,
+             "mem_auto": spec.request.is_auto_host, "need": needs_of(spec.request),
              "exclusive": spec.request.exclusive, "on": spec.request.backend or LOCAL,
              "nodes": spec.request.nodes, "option": list(spec.request.options),
              "on_oom": spec.on_oom,

@@ -13,7 +13,7 @@ import time
 from stoker.compat.foreground.gpu_slots import FIRST_FREED, MonitoredSlots, SlotGpus, make_slots
 from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import return_code
-from stoker.core.model import Outcome
+from stoker.core.model import UNCOUNTED, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.main import Daemon, main
@@ -35,6 +35,10 @@ class PeasyDaemon(Daemon):
         self._used: tuple[str, ...] = ()
         self._is_ready = False
         super().__init__(settings)
+
+    def host_resources(self) -> HostResources:
+        """None are counted: jobs of GPUPeasy have only a device."""
+        return UNCOUNTED
 
     def find_gpus(self, tag_base: int) -> Gpus:
         """The slots of all devices ever used, because jobs refer to slots by number."""

@@ -10,7 +10,10 @@ RAY = "ray"
 
 
 class Capabilities(Record):
-    """`refused` maps job options that a backend cannot satisfy to the reason."""
+    """`refused` maps job options that a backend cannot satisfy to the reason.
+
+    `mem_auto` is the option `mem` with the value `auto`.
+    """
 
     refused: dict[str, str]
     nodes: bool  # one job on several nodes
@@ -26,6 +29,8 @@ CAPABILITIES = {
             "prefer": "Slurm chooses the GPUs",
             "gpu_model": "Slurm selects GPU models by partition, constraint or gres type",
             "min_gpu_mem": "Slurm selects GPUs by partition, constraint or gres type",
+            "mem_auto": "Slurm needs the size of the memory",
+            "need": "counters belong to this host",
         },
         nodes=True,
         takes_directives=True,
@@ -36,6 +41,10 @@ CAPABILITIES = {
             "gpu_ids": "GPU indices differ from node to node",
             "prefer": "GPU indices differ from node to node",
             "min_gpu_mem": "Ray does not report the memory of GPUs",
+            "cpus": "Stoker reserves only GPUs of Ray",
+            "mem": "Stoker reserves only GPUs of Ray",
+            "mem_auto": "Stoker reserves only GPUs of Ray",
+            "need": "counters belong to this host",
         },
         nodes=True,
     ),

@@ -44,6 +44,12 @@ def impossible_reason(request: Request, nodes: Iterable[Node], backend: str) -> 
     if len(fitting) >= request.nodes:
         return None
     on_each = " on each node" if request.nodes > 1 else ""
+    cpus = max(node.cpus for node in known)
+    if cpus and request.cpus > cpus:
+        return (
+            f"the job requests {plural(request.cpus, 'core')}{on_each}, "
+            f"but a node of the backend `{backend}` has at most {cpus}"
+        )
     requests = f"the job requests {plural(request.gpus, 'GPU')}{on_each}"
     most = max(node.gpus for node in known)
     if request.gpus > most:
@@ -64,6 +70,8 @@ def impossible_reason(request: Request, nodes: Iterable[Node], backend: str) -> 
 
 
 def _fits(request: Request, node: Node) -> bool:
+    if node.cpus and node.cpus < request.cpus:
+        return False
     if node.gpus < request.gpus:
         return False
     if not request.gpus:

@@ -41,6 +41,8 @@ OPTIONS = {
     "--gpu-count": "--gpus", "--cuda-visible-devices": "--gpu-ids", "--dependencies": "--after",
     "--err": "--stderr", "--workers": "--jobs", "--bind": "--host", "--addr": "--host",
     "--address": "--host",
+    "--cpu": "--cpus", "--cores": "--cpus", "--ncpus": "--cpus", "--num-cpus": "--cpus",
+    "--cpus-per-task": "--cpus", "--memory": "--mem", "--ram": "--mem", "--licenses": "--need",
     "--gpu": "--gpus", "--ngpus": "--gpus", "--num-gpus": "--gpus", "--gres": "--gpus",
     "--devices": "--gpu-ids", "--gpu-id": "--gpu-ids", "--device": "--gpu-ids",
     "--vram": "--gpu-mem", "--gpu-memory": "--gpu-mem", "--gpumem": "--gpu-mem",
@@ -56,18 +58,9 @@ OPTIONS = {
 }  # fmt: skip
 # Options without an equivalent.
 WITHOUT = {
-    "--cpus": "Stoker does not limit CPUs; remove the option",
-    "--cpu": "Stoker does not limit CPUs; remove the option",
-    "--cores": "Stoker does not limit CPUs; remove the option",
-    "--ncpus": "Stoker does not limit CPUs; remove the option",
-    "--num-cpus": "Stoker does not limit CPUs; remove the option",
     "--nodes": "Stoker runs jobs on this host only; remove the option",
     "--ntasks": "a job is one command; remove the option",
     "--array": "use a job file (`stoker submit --file`) or `stoker sweep`",
-    "--cpus-per-task": "Stoker does not limit CPUs; remove the option",
-    "--mem": "Stoker does not limit memory; for GPU memory: --gpu-mem 20G",
-    "--memory": "Stoker does not limit memory; for GPU memory: --gpu-mem 20G",
-    "--ram": "Stoker does not limit memory; remove the option",
     "--partition": "there is only one queue; remove the option",
     "--queue": "there is only one queue; remove the option",
 }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.core.formats.shell_words import quote
+from stoker.core.formats.sizes import parse_size
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
@@ -34,7 +35,9 @@ _VARIABLES = {
     "account": "SLURM_JOB_ACCOUNT", "qos": "SLURM_JOB_QOS", "threads-per-core":
     "SLURM_THREADS_PER_CORE",
 }  # fmt: skip
-_QUIET_VARIABLES = ("cpus-per-task",)
+# Cores and memory; on a Slurm backend, they are passed on.
+_CORES = ("cpus-per-task", "cpus-per-gpu")
+_MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
 # Options that Stoker handles itself also on a Slurm backend.
 _HANDLED = frozenset((
     "job-name", "chdir", "output", "error", "gpus", "gpus-per-node", "gpus-per-task",
@@ -70,6 +73,7 @@ class SlurmRequest:
         self._variables: dict[str, str] = {}
         self._ignored: dict[str, None] = {}
         self._numbers: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}  # bytes
         self._model: str | None = None
         self._exported: tuple[str, ...] | None = None
         self._appends = False
@@ -94,6 +98,10 @@ class SlurmRequest:
             flags = _TRANSLATIONS[name](value)
             if flags:
                 self._flags[name] = flags
+        elif name in _CORES:
+            self._numbers[name] = _number(name, value)
+        elif name in _MEMORY:
+            self._sizes = {name: _size(name, value)}  # Slurm allows one of them
         elif name == "signal":
             self._signal = value
         elif name == "exclusive":
@@ -113,7 +121,7 @@ class SlurmRequest:
             if value not in ("none", "/dev/null"):
                 raise UsageError("`--input` is not supported", f"write COMMAND < {value} in the"
                                  " script")  # fmt: skip
-        elif name not in _SILENT and name not in _QUIET_VARIABLES:
+        elif name not in _SILENT:
             self._ignored[f"--{name}"] = None
 
     def _pass_on(self, name: str, value: str) -> bool:
@@ -139,6 +147,7 @@ class SlurmRequest:
             kind, _, rest = part.replace("gres/", "").replace("=", ":").partition(":")
             if name in ("gres", "tres-per-task"):
                 if kind == "cpu":
+                    self._numbers["cpus-per-task"] = _number(name, rest)
                     continue
                 if kind != "gpu":
                     self._ignored[f"--{name}={part}"] = None
@@ -170,6 +179,8 @@ class SlurmRequest:
         if gpus is not None:
             flags += ["--gpus", str(gpus)]
             flags += self._model_flags() if self._model is not None and gpus else []
+        if not self._is_for_slurm:
+            flags += self._host_flags(tasks, gpus)
         if self._is_exclusive and gpus:
             flags.append("--exclusive")
         elif self._is_exclusive:
@@ -185,6 +196,26 @@ class SlurmRequest:
         return Translated(
             flags, self._variables, list(self._ignored), self._exported, self._appends
         )
+
+    def _host_flags(self, tasks: int | None, gpus: int | None) -> list[str]:
+        """Cores and memory of the whole job: its tasks run on one host."""
+        cpus = self._cpus(tasks, gpus)
+        flags = ["--cpus", str(cpus)] if cpus else []
+        if "mem-per-cpu" in self._sizes:
+            size = self._sizes["mem-per-cpu"] * (cpus or 1)
+        elif "mem-per-gpu" in self._sizes:
+            size = self._sizes["mem-per-gpu"] * (gpus or 0)
+        else:
+            size = self._sizes.get("mem", 0)  # 0: all memory of the node
+        return [*flags, "--mem", str(size)] if size else flags
+
+    def _cpus(self, tasks: int | None, gpus: int | None) -> int | None:
+        numbers = self._numbers
+        if numbers.get("cpus-per-task"):
+            return numbers["cpus-per-task"] * (tasks or 1)
+        if numbers.get("cpus-per-gpu") and gpus:
+            return numbers["cpus-per-gpu"] * gpus
+        return tasks if tasks is not None and tasks > 1 else None
 
     def _flags_for_slurm(self) -> list[str]:
         """The command of a batch script runs on the first node, and starts the others itself."""
@@ -235,6 +266,14 @@ def _number(name: str, value: str) -> int:
     if not (value.isascii() and value.isdigit() and len(value) < 9):
         raise UsageError(f"`--{name}={value}` is not a number")
     return int(value)
+
+
+def _size(name: str, value: str) -> int:
+    """Bytes; without a unit, the number is in megabytes."""
+    try:
+        return parse_size(f"{value}M" if value.isdigit() else value)
+    except UsageError:
+        raise UsageError(f"`--{name}={value}` is not a size", "write 4000M or 16G") from None
 
 
 def _time(value: str) -> list[str]:

@@ -16,7 +16,8 @@ small jobs cannot starve a large one. A later job may start only if it does not 
 reservation: it uses devices or memory that the reservation leaves free, or it ends before the
 reservation is due, according to its time limit or its command profile.
 
-Jobs without GPUs only need a CPU slot and are not part of this.
+Cores, memory and counters of the host (host_room.py) are kept for that job too. The first job that
+lacks only these, with or without GPUs, gets a reservation of them.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ from stoker.core.model import (
     Start,
     WaitingJob,
 )
+from stoker.core.policy.host_room import HostRoom
+from stoker.core.policy.host_share import CPU_SLOTS, HostClaim, limits_of
 from stoker.core.policy.placement import DevicePool
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 
@@ -47,7 +50,9 @@ else:
 # Reasons why a job does not start; explain.py turns them into sentences.
 NO_DEVICE = "no_device"
 NO_CPU_SLOT = "no_cpu_slot"
+NO_HOST_ROOM = "no_host_room"
 RESERVED = "reserved"
+HOST_RESERVED = "host_reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
 GROUP_LIMIT = "group_limit"
@@ -74,7 +79,9 @@ class Placement(Protocol):
     def take(
         self, request: Request, devices: tuple[int, ...], end: float | None, likely: float
     ) -> None: ...
-    def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]: ...
+    def reserve(
+        self, request: Request, not_before: float
+    ) -> tuple[tuple[int, ...], float | None]: ...
 
 
 def decide(snapshot: Snapshot, *, with_reasons: bool = True) -> Plan:
@@ -87,16 +94,22 @@ def decide(snapshot: Snapshot, *, with_reasons: bool = True) -> Plan:
         return Plan((), None, {job.id: DRAINING for job in snapshot.waiting})
     estimates = snapshot.estimates
     pool = pool_of(snapshot)
-    cpu_free = snapshot.cpu_slots - sum(1 for job in snapshot.running if not job.request.gpus)
+    host = host_room_of(snapshot)
     order = order_of(snapshot)
     remaining = _remaining(snapshot.limits, snapshot.running) if snapshot.limits else {}
-    return place_jobs(order, pool, cpu_free, snapshot.rules, estimates, with_reasons, remaining)
+    return place_jobs(order, pool, host, snapshot.rules, estimates, with_reasons, remaining)
 
 
 def pool_of(snapshot: Snapshot) -> DevicePool:
     """Return the devices of a snapshot with their free room, before any waiting job starts."""
     states = snapshot.states or {}
     return DevicePool(snapshot.now, snapshot.devices, snapshot.running, states, snapshot.estimates)
+
+
+def host_room_of(snapshot: Snapshot) -> HostRoom:
+    """Return the room on the host of a snapshot, before any waiting job starts."""
+    limits = limits_of(snapshot.resources, snapshot.cpu_slots, snapshot.devices)
+    return HostRoom(snapshot.now, limits, snapshot.running, snapshot.estimates)
 
 
 def order_of(snapshot: Snapshot) -> Iterator[AnyJob]:
@@ -141,13 +154,15 @@ def jobs_per_group(
 
 
 def _is_narrow(request: Request) -> bool:
+    if request.cpus or request.host_memory is not None or request.is_auto_host or request.needs:
+        return False
     return request.gpus <= 1 and request.memory is None and not request.is_auto
 
 
 def place_jobs(
     order: Iterable[AnyJob],
     pool: Placement,
-    cpu_free: int,
+    host: HostRoom,
     rules: Rules,
     estimates: Estimates = NO_ESTIMATES,
     with_reasons: bool = False,
@@ -160,44 +175,76 @@ def place_jobs(
     starts: list[Start] = []
     waits: dict[int, str] = {}
     reservation: Reservation | None = None
+    host_owner: int | None = None  # the job for which host room is reserved
+    skipped: list[AnyJob] = []
     wants_cpu = False
     for job in order:
         request = job.request
         if remaining and remaining.get(job.fair_share_group, 1) <= 0:
             waits[job.id] = GROUP_LIMIT
             continue
-        if request.gpus == 0:
+        if request.gpus and not with_reasons and not pool.has_room:
+            skipped.append(job)
+            continue
+        if not request.gpus:
             wants_cpu = True
-            if cpu_free > 0:
-                cpu_free -= 1
-                starts.append(Start(job.id, ()))
-                _use_one(remaining, job.fair_share_group)
-            else:
-                waits[job.id] = NO_CPU_SLOT
-            continue
-        if not with_reasons and not pool.has_room:
-            continue
-        if not pool.is_possible(request):
+            for other in skipped:  # a job without GPUs must not take the host room that they need
+                if reservation is None and _is_possible(other.request, pool, host):
+                    reservation = _reserve(other, pool, host)
+            skipped.clear()
+        claim = host.claim_of(request)
+        if not _is_possible(request, pool, host):
             waits[job.id] = IMPOSSIBLE
             continue
         end = latest_end(job, pool.now, estimates)
-        devices = None
-        if pool.has_room and (reservation is None or rules.backfill):
+        devices: tuple[int, ...] | None = None if request.gpus else ()
+        if request.gpus and pool.has_room and (reservation is None or rules.backfill):
             devices = pool.place(request, end)
-        if devices is not None:
-            pool.take(request, devices, end, likely_end_if_started(job, pool.now, estimates))
+        if devices is not None and host.place(claim, end):
+            likely = likely_end_if_started(job, pool.now, estimates)
+            pool.take(request, devices, end, likely)
+            host.take(claim, end, likely, devices)
             starts.append(Start(job.id, devices))
             _use_one(remaining, job.fair_share_group)
+            continue
+        if devices is not None:
+            waits[job.id] = _why_no_host_room(claim, host)
         elif reservation is not None and pool.has_room and pool.would_fit(request):
             waits[job.id] = RESERVED
         else:
             waits[job.id] = NO_DEVICE
-            if reservation is None:
-                kept, at = pool.reserve(request)
-                if kept or at is not None:
-                    reservation = Reservation(job.id, kept, at)
-    has_room = pool.has_room or (wants_cpu and cpu_free > 0)
-    return Plan(tuple(starts), reservation, waits, has_room)
+        if request.gpus and reservation is None:
+            reservation = _reserve(job, pool, host)
+        elif devices is not None and host_owner is None:
+            host_owner = job.id
+            host.reserve(claim)
+    has_room = host.has_room and (pool.has_room or (wants_cpu and host.has_cpu_slot))
+    host_reservation = None
+    if with_reasons and host_owner is not None:
+        host_reservation = Reservation(host_owner, (), host.reserved_at)
+    return Plan(tuple(starts), reservation, waits, has_room, host_reservation)
+
+
+def _is_possible(request: Request, pool: Placement, host: HostRoom) -> bool:
+    is_possible = host.is_possible(host.claim_of(request))
+    return is_possible and (not request.gpus or pool.is_possible(request))
+
+
+def _reserve(job: AnyJob, pool: Placement, host: HostRoom) -> Reservation | None:
+    """Reserve devices and host room for a job; None if the devices cannot be reserved."""
+    claim = host.claim_of(job.request)
+    kept, at = pool.reserve(job.request, host.fits_at(claim))
+    if not kept and at is None:
+        return None
+    host.reserve_with(claim, at, kept)
+    return Reservation(job.id, kept, at)
+
+
+def _why_no_host_room(claim: HostClaim, host: HostRoom) -> str:
+    lacking = host.lacks(claim)
+    if not lacking:
+        return HOST_RESERVED
+    return NO_CPU_SLOT if CPU_SLOTS in lacking else NO_HOST_ROOM
 
 
 def _remaining(limits: dict[str, int], running: Iterable[RunningJob]) -> dict[str, int]:

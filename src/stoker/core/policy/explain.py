@@ -18,14 +18,20 @@ from stoker.core.model import (
 from stoker.core.policy.decide import (
     DRAINING,
     GROUP_LIMIT,
+    HOST_RESERVED,
     IMPOSSIBLE,
     NO_CPU_SLOT,
+    NO_HOST_ROOM,
     RESERVED,
     AnyJob,
     decide,
+    host_room_of,
     order_of,
     pool_of,
 )
+from stoker.core.policy.host_room import HostRoom
+from stoker.core.policy.host_share import CORES, CPU_SLOTS, MEMORY, MILLI
+from stoker.core.policy.host_words import amount_words, declared_words, free_words
 from stoker.core.policy.placement import amount_of, is_eligible, likely_end_of_running
 from stoker.core.record import Record
 
@@ -88,6 +94,11 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
     if reason == DRAINING:
         return ["the queue is drained: no job starts until `stoker daemon resume`"], False
     if reason == IMPOSSIBLE:
+        host = host_room_of(snapshot)
+        claim = host.claim_of(job.request)
+        if not host.is_possible(claim):
+            return [_too_large(name, amount, host) for name, amount in claim.items()
+                    if amount > host.totals.get(name, 0) and name != CPU_SLOTS], False  # fmt: skip
         fitting = sum(1 for device in snapshot.devices if is_eligible(job.request, device))
         has = f"this host has {len(snapshot.devices)}"
         if len(snapshot.devices) != fitting:
@@ -101,6 +112,10 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
         busy += [start.job for start in plan.starts if not start.devices]
         taken = f" are used by {_jobs(busy)}" if busy else " are in use"
         return [f"all {snapshot.cpu_slots} CPU slots{taken}"], True
+    if reason == NO_HOST_ROOM:
+        return _lacking(job, snapshot, plan), True
+    if reason == HOST_RESERVED:
+        return [_kept_room(job, snapshot, plan)], True
     if reason == RESERVED and plan.reservation is not None:
         return [_kept(job, plan.reservation, snapshot)], True
     return [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)], True
@@ -108,6 +123,8 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
 
 def needs(request: Request, *, is_reserved: bool = False) -> str:
     """Return a request in words. `is_reserved`: its memory as a reservation, not as a condition."""
+    if not request.gpus:
+        return " and ".join(declared_words(request)) or "a CPU slot"
     words = plural(request.gpus, "GPU")
     if request.memory is not None and is_reserved:
         each = " on each" if request.gpus > 1 else ""
@@ -124,7 +141,57 @@ def needs(request: Request, *, is_reserved: bool = False) -> str:
         words += f", with {format_size(request.min_memory)} or more"
     if request.ids:
         words += f" among {','.join(request.ids)}"
+    if not is_reserved:
+        words += "".join(f" and {declared}" for declared in declared_words(request))
     return words
+
+
+def _too_large(name: str, amount: int, host: HostRoom) -> str:
+    total = host.totals.get(name, 0)
+    return f"it needs {amount_words(name, amount)}, and this host has {amount_words(name, total)}"
+
+
+def _after(snapshot: Snapshot, plan: Plan) -> HostRoom:
+    """Return the room on the host after the starts of the plan."""
+    host = host_room_of(snapshot)
+    jobs = {job.id: job for job in snapshot.waiting}
+    for start in plan.starts:
+        host.take(host.claim_of(jobs[start.job].request), None, float("inf"))
+    return host
+
+
+def _lacking(job: AnyJob, snapshot: Snapshot, plan: Plan) -> list[str]:
+    """`it waits for 8 cores; 3 of 16 are free`, for each resource that lacks; then who has it."""
+    host = _after(snapshot, plan)
+    claim = host.claim_of(job.request)
+    # A job of the same group that the daemon does not consider yet has the reason of the others.
+    names = host.lacks(claim) or list(claim)
+    sentences = [
+        f"it waits for {amount_words(name, claim[name])}; {free_words(name, host)}"
+        for name in names
+    ]
+    holders = [one for one in snapshot.running if not names or host.holds(one, names)]
+    if holders:
+        use = "use" if len(holders) > 1 else "uses"
+        sentences.append(
+            f"{_jobs([one.id for one in holders])} {use} the others{_until(holders, snapshot)}"
+        )
+    return sentences
+
+
+def _kept_room(job: AnyJob, snapshot: Snapshot, plan: Plan) -> str:
+    host = _after(snapshot, plan)
+    claim = host.claim_of(job.request)
+    held = plan.host_reservation or plan.reservation
+    names = [name for name in claim if name != CPU_SLOTS] or list(claim)
+    needed = " and ".join(amount_words(name, claim[name]) for name in names)
+    sentence = f"it needs {needed}; {free_words(names[0], host)}"
+    if held is None:
+        return sentence
+    sentence += f", reserved for job {held.job}, which comes first"
+    if held.at is not None and held.at > snapshot.now:
+        sentence += f", likely in {format_duration(held.at - snapshot.now)}"
+    return sentence
 
 
 def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
@@ -200,14 +267,22 @@ def _would_start(changed: AnyJob, snapshot: Snapshot) -> bool:
 
 
 def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Request]]:
+    room = host_room_of(snapshot)
+    cores, memory = room.free.get(CORES, 0) // MILLI, room.free.get(MEMORY, 0) >> 30
+    if 0 < cores < request.cpus:
+        yield f"--cpus {cores}", request._replace(cpus=cores)
+    if request.host_memory is not None and 0 < memory << 30 < request.host_memory:
+        yield f"--mem {memory}G", request._replace(host_memory=memory << 30, is_auto_host=False)
+    if not request.gpus:
+        return
     for gpus in range(request.gpus - 1, 0, -1):
         yield f"--gpus {gpus}", request._replace(gpus=gpus)
     pool = pool_of(snapshot)
     free = sorted(
         (
-            room.free >> 30
-            for room in pool.rooms.values()
-            if room.device.memory and is_eligible(request._replace(memory=None), room.device)
+            device.free >> 30
+            for device in pool.rooms.values()
+            if device.device.memory and is_eligible(request._replace(memory=None), device.device)
         ),
         reverse=True,
     )

@@ -216,8 +216,8 @@ class DevicePool:
             if stays and number in self._kept:
                 self._kept[number] -= amount
 
-    def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]:
-        """Reserve the devices that will have room soonest.
+    def reserve(self, request: Request, not_before: float) -> tuple[tuple[int, ...], float | None]:
+        """Reserve the devices that will have room soonest, from `not_before` on.
 
         Returns the devices, and when they have room (None: unknown). Returns no devices if the
         request would not fit even without the running jobs.
@@ -236,7 +236,7 @@ class DevicePool:
             return (), None
         times.sort()
         times = times[: request.gpus]
-        at = max(when for when, _, _ in times)
+        at = max(not_before, *(when for when, _, _ in times))
         known = at != float("inf")
         self._kept_until = at if known else None
         for _, _, number in times:

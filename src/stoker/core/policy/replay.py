@@ -12,11 +12,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from stoker.core.model import Request, Rules, RunningJob, WaitingJob
+from stoker.core.model import UNCOUNTED, Request, Rules, RunningJob, WaitingJob
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, place_jobs, sort_jobs
+from stoker.core.policy.host_room import HostRoom
+from stoker.core.policy.host_share import HostLimits
 from stoker.core.policy.placement import likely_end_of_running
 from stoker.core.profiles.estimates import Estimate, Estimates, length_class, update_estimate
 from stoker.core.record import Record
+
+_NO_LIMITS = HostLimits(UNCOUNTED, cpu_slots=0, gpu_slots=0)
 
 
 class TraceJob(Record):
@@ -102,7 +106,7 @@ class EqualDevices:
         del self._free[-request.gpus :]
         self._placed.append((likely, self.now, devices))
 
-    def reserve(self, request: Request) -> tuple[tuple[int, ...], float | None]:
+    def reserve(self, request: Request, not_before: float) -> tuple[tuple[int, ...], float | None]:
         missing = request.gpus - len(self._free)
         now, estimates = self.now, self._estimates
         ends = [
@@ -112,7 +116,7 @@ class EqualDevices:
         ends += self._placed
         heapq.heapify(ends)
         kept: list[int] = []
-        at = now
+        at = not_before
         while len(kept) < missing:
             end, _, devices = heapq.heappop(ends)
             at = max(at, end)
@@ -200,7 +204,8 @@ def _starts(
         count = min(MAX_JOBS_PER_GROUP, pool.room)
         first = {job.id: (key, job) for key, jobs in groups.items() for job in islice(jobs, count)}
         order = sort_jobs([job for _, job in first.values()], (), now, rules, estimates)
-        starts = place_jobs(order, pool, 0, rules, estimates).starts
+        host = HostRoom(now, _NO_LIMITS, ())  # a trace has neither cores nor memory
+        starts = place_jobs(order, pool, host, rules, estimates).starts
         for start in starts:
             key, job = first[start.job]
             groups[key].remove(job)
