@@ -206,7 +206,7 @@ def test_foreground_run_respects_the_cores(host: Lab) -> None:
 
 
 def test_auto_memory_is_learned_from_earlier_runs(host: Lab) -> None:
-    command = 'python3 -c "x = bytearray(300 << 20); x[::4096] = b\'1\' * len(x[::4096])" '
+    command = "python3 -c \"x = bytearray(300 << 20); x[::4096] = b'1' * len(x[::4096])\" "
     first = host.submit("--gpus", "0", "--mem", "auto", command + "1")
     assert host.wait(first) == 0
     shown = host.job(first)

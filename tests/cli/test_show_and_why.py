@@ -87,7 +87,7 @@ def test_show_names_edited_options(lab: Lab) -> None:
     lab.submit("--hold", "true")
     lab.ok("edit", "1", "-c", "false", "-t", "5m", "--begin", "+1h", "-G2", "-C", "/")
     assert lab.ok("show", "1").endswith(
-        "  edited GPUs, begin time, command, directory, time limit\n"
+        "  edited begin time, command, directory, request, time limit\n"
     )
 
 

@@ -117,7 +117,7 @@ def test_every_form_of_a_parameter_in_a_toml_file_is_read(tmp_path: Path) -> Non
         ("command='t {lr}'\n[params]\nlr={min=1}", "no max"),
         ("command='t {lr}'\n[params]\nlr={values=[1],value=1}", "value and values"),
         ("command='t {lr}'\n[params]\nlr=[nan]", "cannot be the value"),
-        ("command='t {lr}'\n[params]\nlr=[1]\n[resources]\nmem='2G'", "resources.mem"),
+        ("command='t {lr}'\n[params]\nlr=[1]\n[resources]\nmemory='2G'", "resources.memory"),
         ("command='t {lr}'\n[params]\nlr=[1]\n[resources]\ngpu=1", "`resources.gpus`"),
         ("command='t {lr}'\nmethod='gird'\n[params]\nlr=[1]", "`grid`"),
         ("command='t {lr}'\nmethod='tpe'\n[params]\nlr=[1]", "--metric"),

@@ -103,9 +103,13 @@ def test_forms_show_every_option_of_a_job_with_a_label(node: str, packages: Path
 def test_clone_fills_every_field_and_sends_the_options_of_its_job(
     node: str, packages: Path
 ) -> None:
-    request = Request(gpus=4, backend="lab", nodes=2, options=("qos=a,b", "exclusive="))
+    request = Request(
+        gpus=4, backend="lab", nodes=2, options=("qos=a,b", "exclusive="), cpus=8,
+        host_memory=1536 << 20, needs=("a=1", "b=2"),
+    )  # fmt: skip
     job = {**_JOB, "on": request.backend, "nodes": request.nodes, "gpus": request.gpus,
-           "option": list(request.options)}  # fmt: skip
+           "option": list(request.options), "cpus": request.cpus,
+           "mem_bytes": request.host_memory, "need": {"a": 1, "b": 2}}  # fmt: skip
     (clone,) = _in_browser(node, packages, cloneOf=[job])["cloneOf"]
     names = _in_browser(node, packages, OPTION_NAMES=None)["OPTION_NAMES"]
     assert set(names) - {"env"} <= set(clone["values"])  # the server copies the environment

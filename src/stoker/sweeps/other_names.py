@@ -75,6 +75,8 @@ METRIC_KEYS = {
 }  # fmt: skip
 RESOURCES = {
     "gpu": "gpus", "num_gpus": "gpus", "n_gpus": "gpus", "ngpus": "gpus", "gres": "gpus",
+    "cpu": "cpus", "cores": "cpus", "num_cpus": "cpus", "ncpus": "cpus", "memory": "mem",
+    "ram": "mem", "licenses": "need",
     "vram": "gpu_mem", "gpu_memory": "gpu_mem", "gpumem": "gpu_mem", "devices": "gpu_ids",
     "device": "gpu_ids", "timeout": "time_limit", "time": "time_limit", "walltime": "time_limit",
     "environment": "env", "retry": "retries", "max_retries": "retries", "tags": "tag",
