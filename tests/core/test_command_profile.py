@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from stoker.core.profiles import command_profile
 from stoker.core.profiles.command_profile import MAX_KEY_CHARS, profile_key
 
 
@@ -226,3 +229,22 @@ def test_counted_names_have_one_profile(one: int, other: int) -> None:
 def test_words_without_numbers_are_kept(letters: list[str], numbers: list[int]) -> None:
     word = "".join(letters)
     assert key(f"./{word} --{word} {' '.join(map(str, numbers))}").startswith(f"./{word} --{word}")
+
+
+@given(ARGV, ARGV, st.booleans(), st.randoms(use_true_random=False))
+def test_key_does_not_depend_on_commands_before_it(
+    before: tuple[str, ...], argv: tuple[str, ...], shell: bool, random: Random
+) -> None:
+    def with_other_digits(words: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(
+            "".join(random.choice("123456789") if c in "123456789" else c for c in word)
+            for word in words
+        )
+
+    for command in (argv, with_other_digits(argv)):
+        for cache in (command_profile._keys, command_profile._kept, command_profile._known):
+            cache.clear()
+        expected = profile_key(command, shell)
+        for earlier in (before, argv, with_other_digits(argv), with_other_digits(command)):
+            profile_key(earlier, shell)
+        assert profile_key(command, shell) == expected

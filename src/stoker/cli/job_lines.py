@@ -7,7 +7,7 @@ import select
 from collections.abc import Callable, Iterator
 
 from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.job_file import JobLine, Parser, parse
+from stoker.core.formats.job_file import DIRECTIVE, JobLine, Parser, parse
 from stoker.errors import UsageError
 
 _READ = 1 << 20
@@ -42,9 +42,13 @@ class LineReader:
             tail, self._rest = self._rest, b""
             lines = [self._parser.feed(to_text(tail))] if tail else []
             return [line for line in (*lines, self._parser.finish()) if line is not None]
-        *whole, self._rest = (self._rest + data).split(b"\n")
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._rest += rest
+            return []
+        text, self._rest = to_text(self._rest + whole), rest
         feed = self._parser.feed
-        return [line for raw in whole if (line := feed(to_text(raw))) is not None]
+        return [line for raw in text.split("\n") if (line := feed(raw)) is not None]
 
 
 def read_batches(path: str, size: int) -> Iterator[list[JobLine]]:
@@ -67,11 +71,17 @@ def _has_more(descriptor: int) -> bool:
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
-def check_file(path: str, make: Callable[[JobLine], object]) -> int | None:
+def check_file(path: str, make: Callable[[JobLine], object]) -> None:
     """Check all lines of a file before any job starts; `make` raises for a bad line.
 
-    Returns the number of jobs, or None for a FIFO, which can be read only once.
+    A FIFO is not checked, because it can be read only once.
     """
+    if _needs_check(path):
+        count_jobs(path, make)
+
+
+def count_jobs(path: str, make: Callable[[JobLine], object]) -> int | None:
+    """Check all lines of a file and return the number of jobs; None for a FIFO."""
     descriptor = open_lines(path)
     if not os.path.isfile(path):
         os.close(descriptor)
@@ -83,3 +93,19 @@ def check_file(path: str, make: Callable[[JobLine], object]) -> int | None:
             if line.flags:
                 make(line)
     return count
+
+
+def _needs_check(path: str) -> bool:
+    """Whether a regular file has anything that could be wrong: flags, or NUL bytes."""
+    descriptor = open_lines(path)
+    try:
+        if not os.path.isfile(path):
+            return False
+        before = b""
+        while data := os.read(descriptor, _READ):
+            if b"\0" in data or DIRECTIVE.encode() in before[-len(DIRECTIVE) :] + data:
+                return True
+            before = data
+        return False
+    finally:
+        os.close(descriptor)

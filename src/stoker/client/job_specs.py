@@ -97,8 +97,9 @@ class JobSpecs:
                 spec, options, values = self._own
             except Error as error:
                 raise type(error)(f"line {line.number}: {error.message}", error.hint) from None
-        dedupe = None if spec.dedupe is None else f"{spec.dedupe}:{line.number}"
-        return spec._replace(argv=(line.text,), dedupe=dedupe), options, values
+        if spec.dedupe is not None:
+            spec = spec._replace(dedupe=f"{spec.dedupe}:{line.number}")
+        return spec._replace(argv=(line.text,)), options, values
 
     def _with_flags(self, flags: str) -> tuple[JobSpec, ParsedOptions, dict[str, Any]]:
         import shlex

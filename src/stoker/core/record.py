@@ -57,10 +57,11 @@ else:
 
     def _replace(self, **named):
         values = list(self)
+        positions = self._positions
         for field, value in named.items():
-            if field not in self._fields:
+            if field not in positions:
                 raise ValueError(f"{type(self).__name__} has no field {field!r}")
-            values[self._fields.index(field)] = value
+            values[positions[field]] = value
         return tuple.__new__(type(self), values)
 
     def _asdict(self):
@@ -90,6 +91,7 @@ else:
             }
             made.update(namespace)
             made.update(_fields=fields, _field_defaults=defaults, __match_args__=fields)
+            made["_positions"] = {field: index for index, field in enumerate(fields)}
             for index, field in enumerate(fields):
                 made[field] = _getter(index, f"field {index}")
             return type(name, (tuple,), made)

@@ -40,15 +40,25 @@ class RequestGroups:
         self._db = db
         self._learns = learns
         self._groups: dict[tuple[Request, str, int], int] = {}
+        self._last: tuple[Request, str, int] = (Request(gpus=-1), "", 0)
+        self._last_id = 0
         self._profiles: dict[str, tuple[int, int]] = {}
 
     def of(self, spec: JobSpec) -> tuple[int, int]:
         """Return the ids of the job's request group and profile."""
         profile, length = self._profile(spec) if self._learns else (0, 0)
-        key = (spec.request, spec.fair_share_group, length)
+        request, fair_share_group, last_length = self._last
+        if (  # the jobs of a file share these objects, and hashing them is slow
+            spec.request is request
+            and spec.fair_share_group is fair_share_group
+            and length == last_length
+        ):
+            return self._last_id, profile
+        key = self._last = (spec.request, spec.fair_share_group, length)
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = group_id(self._db, *key)
+        self._last_id = group
         return group, profile
 
     def _profile(self, spec: JobSpec) -> tuple[int, int]:

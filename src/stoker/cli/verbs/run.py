@@ -8,7 +8,7 @@ import time
 import zlib
 
 from stoker.cli.job_flags import RUN_FLAGS, sweep_base
-from stoker.cli.job_lines import check_file
+from stoker.cli.job_lines import count_jobs
 from stoker.cli.open_queue import at_end
 from stoker.cli.run.progress import Screen
 from stoker.cli.run.run_devices import check_gpu_file, gpus_of, max_parallel_jobs, usable_devices
@@ -130,7 +130,7 @@ def run(parsed: Parsed) -> int:
         source = WordSource(specs.command(parsed.words, is_argv=parsed.dashed))
     else:
         if path != "-":
-            total = check_file(path, specs.line)
+            total = count_jobs(path, specs.line)
         can_resume = path != "-" or parsed["log_dir"]
         source = LineSource(path, specs, _finished(db, parsed) if can_resume else None)
     streams = bool(parsed["stream"]) or path is None

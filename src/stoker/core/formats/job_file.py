@@ -15,6 +15,7 @@ from stoker.errors import UsageError
 
 DIRECTIVE = "#stoker"
 _GAP = ("", " ", "\t")  # what may follow the directive
+_PLAIN_START = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789./_~$")
 
 
 class JobLine(Record):
@@ -35,6 +36,8 @@ class Parser:
     def feed(self, raw: str) -> JobLine | None:
         """Return the job that this line completes, or None. Raises UsageError."""
         self._number += 1
+        if not self._joined and _is_plain(raw):
+            return JobLine(self._number, raw, self._common_flags)
         line = raw.rstrip("\r\n")
         if "\0" in line:
             raise UsageError(f"line {self._number} holds a NUL byte", "is this a text file?")
@@ -78,6 +81,17 @@ def parse(lines: Iterable[str]) -> Iterator[JobLine]:
     last = parser.finish()
     if last is not None:
         yield last
+
+
+def _is_plain(raw: str) -> bool:
+    """Whether a line is a command as it is: the usual case."""
+    return (
+        raw[:1] in _PLAIN_START
+        and "#" not in raw
+        and "\\" not in raw
+        and "\0" not in raw
+        and not raw[-1].isspace()
+    )
 
 
 def _line(number: int, text: str, common_flags: str) -> JobLine:

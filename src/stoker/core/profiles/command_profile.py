@@ -25,7 +25,9 @@ directory of the job is not part of the key. Only the first 4096 characters coun
 of one profile vary widely, its estimate is not used for backfill (core/profiles/estimates.py).
 
 This code runs for every submitted job. It does not import `re`, which takes a tenth of the time of
-`stoker submit`, and it caches words, because thousands of similar commands share most of them.
+`stoker submit`. Thousands of similar commands differ only in numbers, so it caches words, and keys
+by the pattern of a command: its text with all digits but 0 equal. Which digits are masked depends
+only on the pattern, so a key depends on the pattern and on the words whose digits are kept.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ MAX_KEY_CHARS = 200
 _TEXT_CHARS = 4096
 _CACHE_WORDS = 4096
 _CACHE_WORD_CHARS = 100
+_CACHE_KEYS = 4096
 
 # Parts of option names.
 _SIZES = ("batch", "hidden", "width", "dim", "layer", "depth", "seq", "len", "resolution", "size",
@@ -69,6 +72,12 @@ _CUTS = frozenset("/_")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _LETTERS_OF_HASH = str.maketrans("0123456789", "ghijklmnop")
 
+_TO_PATTERN = str.maketrans("23456789", "11111111")
+# By pattern: the positions of the words whose digits are kept in the key.
+_kept: dict[str, tuple[int, ...]] = {}
+# By pattern and those words.
+_keys: dict[tuple[str, ...], str] = {}
+
 # By word: its text in the key ("" removes it), and whether it names a size or an amount of work.
 _known: dict[str, tuple[str, bool]] = {}
 
@@ -84,15 +93,34 @@ def profile_key(argv: tuple[str, ...], shell: bool) -> str:
     text = " ".join(argv[:_TEXT_CHARS])[:_TEXT_CHARS]
     if "'" in text or '"' in text or "\\" in text:
         text = text.replace("'", "").replace('"', "").replace("\\", "")
+    pattern = text.translate(_TO_PATTERN)
     words = text.split()
+    kept = _kept.get(pattern)
+    if kept is not None:
+        known_key = _keys.get((pattern, *[words[place] for place in kept]))
+        if known_key is not None:
+            return known_key
     if shell and words and words[0] == "cd":
-        words = _without_parent_folder(words)
+        return _key(_without_parent_folder(words))[0]
+    key, kept = _key(words)
+    if len(_keys) >= _CACHE_KEYS:
+        _kept.clear()
+        _keys.clear()
+    _kept[pattern] = kept
+    _keys[(pattern, *[words[place] for place in kept])] = key
+    return key
+
+
+def _key(words: list[str]) -> tuple[str, tuple[int, ...]]:
+    """Return the key of these words, and the positions of those whose digits it keeps."""
     known = _known
-    shown = []
+    shown: list[str] = []
+    kept = []
     is_size = is_value = False  # what the flag before the word says about it
-    for word in words:
+    for place, word in enumerate(words):
         if is_size and word[0] != "-":
             shown.append(word)
+            kept.append(place)
             is_size = is_value = False
             continue
         entry = known.get(word)
@@ -110,10 +138,12 @@ def profile_key(argv: tuple[str, ...], shell: bool) -> str:
         is_value = word[0] == "-" and "=" not in word
         if as_shown:
             shown.append(as_shown)
+            if not _DIGIT.isdisjoint(as_shown):
+                kept.append(place)
     key = " ".join(shown)
     if not key.isascii():
         key = key.encode("utf-8", "replace").decode()  # bytes that are not UTF-8 become "?"
-    return key if len(key) <= MAX_KEY_CHARS else _shortened(key)
+    return key if len(key) <= MAX_KEY_CHARS else _shortened(key), tuple(kept)
 
 
 def _whole_digits(word: str) -> int:
