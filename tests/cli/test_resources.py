@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -214,3 +215,49 @@ def test_auto_memory_is_learned_from_earlier_runs(host: Lab) -> None:
     second = host.submit("--gpus", "0", "--mem", "auto", command + "2")
     assert host.wait(second) == 0
     assert 300 << 20 < host.job(second)["claim_mem_bytes"] < GIB
+
+
+NAMES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+SHOW_THREADS = 'echo "' + " ".join(f"${{{name}-unset}}" for name in NAMES) + '"'
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "expected"),
+    [
+        (("--gpus", "0"), {}, "1 1 1"),
+        (("--gpus", "0", "--cpus", "3"), {}, "3 3 3"),
+        (("--gpus", "1"), {}, "4 4 4"),
+        (("--gpus", "0", "--cpus", "3"), {"OMP_NUM_THREADS": "7"}, "7 unset unset"),
+        (("--gpus", "0", "--cpus", "3"), {"MKL_NUM_THREADS": ""}, "3  3"),
+        (("--gpus", "0", "--cpus", "3", "--env", "OMP_NUM_THREADS=2"), {}, "2 unset unset"),
+    ],
+)
+def test_libraries_use_as_many_threads_as_the_share(
+    host: Lab, flags: tuple[str, ...], env: dict[str, str], expected: str
+) -> None:
+    job = host.submit(*flags, SHOW_THREADS, **env)
+    assert host.wait(job) == 0
+    assert host.log(job) == f"{expected}\n"
+    host.env |= env
+    run = host.run("run", "--stream", *flags, SHOW_THREADS)
+    assert run.stdout.strip("\n") == expected
+
+
+def test_job_that_is_submitted_by_a_job_has_its_own_share(host: Lab) -> None:
+    stoker = f"{sys.executable} -m stoker submit --gpus 0 --cpus 2 '{SHOW_THREADS}'"
+    outer = host.submit("--gpus", "0", "--cpus", "3", stoker)
+    assert host.wait(outer) == 0
+    assert host.wait(outer + 1) == 0
+    assert host.log(outer + 1) == "2 2 2\n"
+
+
+def test_sweep_passes_the_resources_to_its_trials(host: Lab) -> None:
+    file = host.folder / "sweep.toml"
+    file.write_text(
+        "command = 'echo {x}'\n[params]\nx = [1, 2]\n"
+        "[resources]\ngpus = 0\ncpus = 2\nmem = '1G'\nneed = ['licence=1']\n"
+    )
+    host.ok("sweep", str(file))
+    assert host.wait() == 0
+    jobs = json.loads(host.ok("ls", "--state", "all", "--json"))["jobs"]
+    assert [job["reserves"] for job in jobs] == ["2 cores, 1.0 GiB of memory, 1 licence"] * 2

@@ -15,7 +15,7 @@ from stoker.core.model import (
 from stoker.core.policy.decide import HOST_RESERVED, IMPOSSIBLE, NO_DEVICE, NO_HOST_ROOM, decide
 from stoker.core.policy.explain import Place, explain_ready, what_if
 from stoker.core.policy.forecast import forecast
-from stoker.core.policy.host_share import claim_of, limits_of, recorded_claim
+from stoker.core.policy.host_share import claim_of, limits_of, recorded_claim, thread_share
 from tests.core.scenario import a_device
 
 GIB = 1 << 30
@@ -221,3 +221,24 @@ def test_forecast_knows_when_cores_become_free() -> None:
     running = (runs(1, ends_by=90.0, cpus=12),)
     snapshot = a_host(a_job(2, cpus=14, limit=10.0), a_job(3, cpus=4), running=running)
     assert forecast(snapshot) == {2: 90.0, 3: 100.0}
+
+
+@pytest.mark.parametrize(
+    ("request_", "count", "slots", "cores", "expected"),
+    [
+        (Request(0), 4, 1, 16, 1),
+        (Request(0, cpus=6), 4, 1, 16, 6),
+        (Request(1), 4, 1, 16, 4),
+        (Request(3), 4, 1, 16, 12),
+        (Request(1), 4, 2, 16, 2),
+        (Request(1, exclusive=True), 4, 2, 16, 4),
+        (Request(1, cpus=1), 4, 1, 16, 1),
+        (Request(1), 8, 1, 4, 1),
+        (Request(1, memory=20 * GIB), 2, 1, 16, 2),
+    ],
+)
+def test_threads_of_a_job_are_its_part_of_the_cores(
+    request_: Request, count: int, slots: int, cores: int, expected: int
+) -> None:
+    devices = [a_device(number, slots)._replace(memory=80 * GIB) for number in range(count)]
+    assert thread_share(request_, devices[: request_.gpus], devices, cores) == expected

@@ -20,6 +20,7 @@ from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import job_queries
 from stoker.store.database import open_database
 from stoker.store.submit import CHUNK, Receipt, Submission
+from stoker.supervisor.thread_variables import remove_thread_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _OF_ONE_JOB = (
     "STOKER_JOB_", "STOKER_ATTEMPT", "STOKER_ARRAY_", "STOKER_GPU", "STOKER_SUBMIT_DIR",
     "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR", "STOKER_METRICS", "STOKER_STOP_FILE",
     "STOKER_REQUEUE_FILE", "STOKER_PARAM", "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_DEADLINE",
-    "STOKER_WARN_", "STOKER_PROGRESS_FILE",
+    "STOKER_WARN_", "STOKER_PROGRESS_FILE", "STOKER_CPU_LIST",
 )  # fmt: skip
 
 
@@ -360,6 +361,7 @@ def current_context(
     if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]
+        remove_thread_variables(env)
         if "PET_MASTER_PORT" in env and env["PET_MASTER_PORT"] == env.get("MASTER_PORT"):
             for key in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"):
                 env.pop(key, None)  # of the job, from Stoker (supervisor/distributed.py)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stoker.core.model import Context, ReadyJob, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import decide, jobs_per_group
-from stoker.core.policy.host_share import HostLimits, limits_of, recorded_claim
+from stoker.core.policy.host_share import HostLimits, limits_of, recorded_claim, thread_share
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
@@ -169,7 +169,10 @@ class JobStarter:
         failpoint("daemon.after_claim")
         by_number = {device.number: device for device in self._gpus.devices}
         devices = tuple(by_number[number] for number in start.devices)
-        order, context = self._order_maker.make(job, claim, devices)
+        cores, threads = self._host.resources.cores, None
+        if cores is not None:
+            threads = thread_share(job.request, devices, self._gpus.devices, cores)
+        order, context = self._order_maker.make(job, claim, devices, threads)
         has_several = "," in order.env["STOKER_GPUS"]  # also if one device stands for two GPUs
         if self._host.leases_ports and has_several and "MASTER_PORT" not in order.env:
             order = self._with_port(order, context, lease)

@@ -13,6 +13,7 @@ from stoker.store.database import Database
 from stoker.supervisor.environment import job_environment
 from stoker.supervisor.logs import job_folder, log_path
 from stoker.supervisor.messages import Order
+from stoker.supervisor.thread_variables import SHARE, thread_variables
 
 _MAX_CACHED_CONTEXTS = 100
 
@@ -29,17 +30,32 @@ class OrderMaker:
         self._settings = settings
         self.log_for = log_for or self._own_log
         self.folder_for = folder_for or self._own_folder
-        self._contexts: dict[int, tuple[Context, bool]] = {}
+        # With each context: whether its shell is plain, and the variables for its threads.
+        self._contexts: dict[int, tuple[Context, bool, tuple[str, ...]]] = {}
 
     def make(
-        self, job: ReadyJob, claim: attempts.Claim, devices: tuple[Device, ...]
+        self,
+        job: ReadyJob,
+        claim: attempts.Claim,
+        devices: tuple[Device, ...],
+        threads: int | None = None,
     ) -> tuple[Order, Context]:
-        context, has_plain_shell = self._context(job.context)
+        """Return the order and the context. `threads`: the share of the job; None: unknown."""
+        context, has_plain_shell, thread_names = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
         log = job.stdout or self.log_for(job.id, claim.number)
         env = job_environment(
             job, claim.number, devices, claim.memory, self.folder_for(job.id), context.cwd
         )
+        if threads is not None:
+            own = dict(job.variables)
+            names = (
+                thread_variables(own | dict(context.env))
+                if own.keys() & set(thread_names)
+                else thread_names
+            )
+            env[SHARE] = str(threads)
+            env |= dict.fromkeys(names, str(threads))
         cpus = near_cpus(job, devices) if self._settings.bind else ""
         if cpus:
             env["STOKER_CPU_LIST"] = cpus
@@ -64,7 +80,7 @@ class OrderMaker:
         )
         return order, context
 
-    def _context(self, id: int) -> tuple[Context, bool]:
+    def _context(self, id: int) -> tuple[Context, bool, tuple[str, ...]]:
         known = self._contexts.get(id)
         if known is None:
             if len(self._contexts) > _MAX_CACHED_CONTEXTS:
@@ -74,7 +90,8 @@ class OrderMaker:
             changed = any(
                 key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env
             )
-            known = self._contexts[id] = (context, not changed)
+            names = thread_variables(dict(context.env))
+            known = self._contexts[id] = (context, not changed, names)
         return known
 
     def _own_folder(self, job: int) -> str:

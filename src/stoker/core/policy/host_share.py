@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.model import Device, HostResources, Request, RunningJob
+from stoker.core.policy.placement import amount_of, capacity
 from stoker.core.record import Record
 
 CPU_SLOTS = "cpu slots"
@@ -79,6 +80,21 @@ def recorded_claim(request: Request, limits: HostLimits) -> tuple[float | None, 
     """Return the cores and the bytes that a job claims, to be recorded; None: not counted."""
     claim = claim_of(request, limits)
     return claim[CORES] / MILLI if CORES in claim else None, claim.get(MEMORY)
+
+
+def thread_share(
+    request: Request, devices: Iterable[Device], all_devices: Iterable[Device], cores: int
+) -> int:
+    """Return how many threads a job should use: `--cpus`, or its part of the cores.
+
+    That is one without a GPU, and the cores divided as the GPUs are otherwise.
+    """
+    if request.cpus or not request.gpus:
+        return request.cpus or 1
+    part = sum(
+        min(1.0, amount_of(request, device) / max(1, capacity(device))) for device in devices
+    )
+    return max(1, int(cores * part / max(1, sum(1 for _ in all_devices))))
 
 
 def default_share(request: Request, limits: HostLimits) -> int:
