@@ -100,7 +100,7 @@ def _command(name: str) -> list[str]:
         lines += ["", "```text", verb.text.strip(), "```"]
     lines += ["", "| option | meaning |", "|---|---|"]
     for option in all_options(verb):
-        value = f" {option.value}" if option.value else ""
+        value = option.value_words
         names = ", ".join(f"`{spelling}{value}`" for spelling in option.names.split())
         lines.append(f"| {_cell(names)} | {_cell(option.help)} |")
     if verb.examples:

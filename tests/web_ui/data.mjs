@@ -139,6 +139,7 @@ export function job(id, state, now, more = {}) {
     retries: id % 4,
     restartable: false,
     no_bind: false,
+    warm: null,
     time_limit: id % 3 ? null : 14_400,
     submitted_at: iso(now - 10_000 + (id % 5000)),
     eligible_at: state === 'queued' && id % 10 === 8 ? iso(now + LATER) : null,

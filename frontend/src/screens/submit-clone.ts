@@ -56,6 +56,7 @@ export function cloneOf(job: JobDetail): Original {
         .map(([name, amount]) => `${name}=${amount}`)
         .join(', '),
       on_oom: job.on_oom ?? '',
+      warm: job.warm ?? '',
       time_limit: exactTime(job.time_limit),
       priority: job.priority ? String(job.priority) : '',
       retries: job.retries ? String(job.retries) : '',

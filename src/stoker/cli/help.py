@@ -56,7 +56,7 @@ def help_text(verb: Verb) -> str:
         parts += ["", wrap_text(verb.text.strip(), width)]
     parts += ["", "options:"]
     for option in all_options(verb):
-        names = ", ".join(option.names.split()) + (f" {option.value}" if option.value else "")
+        names = ", ".join(option.names.split()) + option.value_words
         parts.append(two_columns(names, option.help, width, _NAMES_WIDTH))
     if verb.examples:
         parts += ["", "examples:"]

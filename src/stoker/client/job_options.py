@@ -56,6 +56,7 @@ class JobOption(Record):
     kind: Kind
     help: str
     repeats: bool = False  # the flag may be repeated; its values are joined
+    optional: bool = False  # the flag may have a value: --warm or --warm=torch
     is_single: bool = False  # only for one job, not for all jobs of a sweep
     in_queue: bool = False  # only for jobs in the queue, not for `stoker run`
 
@@ -133,6 +134,9 @@ JOB_OPTIONS = (
               "do not start the job before `stoker release`", in_queue=True),
     JobOption("keep_children", "--keep-children", None, kinds.SWITCH,
               "when the command exits, do not kill its background processes"),
+    JobOption("warm", "--warm", "MODULES", kinds.MODULES,
+              "fork the Python program from a process that has imported these modules, e.g."
+              " torch,numpy (default: those that earlier runs imported)", optional=True),
     JobOption("no_bind", "--no-bind", None, kinds.SWITCH,
               "do not bind the job to the CPUs near its GPUs (hosts with several NUMA nodes)"),
 )  # fmt: skip
@@ -161,7 +165,15 @@ class ParsedOptions(Record):
 def flag_options(options: Iterable[JobOption] = JOB_OPTIONS) -> tuple[Option, ...]:
     """Job options as options of the command-line parser."""
     return tuple(
-        Option(one.flags, one.help, one.value, one.kind.parse, many=one.repeats) for one in options
+        Option(
+            one.flags,
+            one.help,
+            one.value,
+            one.kind.parse,
+            many=one.repeats,
+            optional=one.optional,
+        )
+        for one in options
     )
 
 
@@ -284,6 +296,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         "dedupe": get("dedupe"),
         "keep_children": get("keep_children", False),
         "no_bind": get("no_bind", False),
+        "warm": get("warm"),
         "on_oom": get("on_oom"),
         "fair_share_group": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
     }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from stoker.core.formats.command_line import count, whole_number
 from stoker.core.formats.counter_names import is_counter_name
@@ -29,6 +29,8 @@ _CONDITIONS = ("ok", "any", "notok")
 _MIN_GPU_MEMORY = 1 << 20
 _LIST_OF_GPUS, _HOW_TO_LIST = "be a list of GPUs", "write [0, 2] or UUIDs, each once"
 _LIST_OF_TAGS, _HOW_TO_TAG = "be a string or a list of strings", 'write "baseline" or ["a", "b"]'
+_LIST_OF_MODULES = "be True or a list of modules"
+_HOW_TO_WARM = 'write True, or the modules to import: ["torch", "numpy"]'
 _HOW_TO_PATH = 'write "job.env" or a list of paths'
 
 
@@ -445,6 +447,31 @@ def _check_after(value: Any) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def _parse_modules(text: str) -> str:
+    """Modules for a warm start, by comma; "" for `auto`: those that earlier runs imported."""
+    if text in ("", "auto", "True"):
+        return ""
+    return _module_list(text.split(","))
+
+
+def _check_modules(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "" if value else None
+    if isinstance(value, str):
+        return _parse_modules(value)
+    return _module_list(_items(value, _LIST_OF_MODULES, _HOW_TO_WARM))
+
+
+def _module_list(value: Iterable[object]) -> str:
+    names = [str(name).strip() for name in value]
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise UsageError(f"`{name}` is not the name of a module", "write torch,numpy")
+    if not names:
+        raise _must(_LIST_OF_MODULES, value, _HOW_TO_WARM)
+    return ",".join(dict.fromkeys(names))
+
+
 WHOLE = Kind(whole_number, _check_whole)
 COUNT = Kind(count, _check_count)
 GPU_COUNT = Kind(parse_gpu_count, _check_gpu_count)
@@ -466,4 +493,5 @@ GPU_NAMES = Kind(_parse_names, _check_names)
 TAGS = Kind(parse_tags, _check_tags)
 ENV = Kind(parse_pair, _check_env)
 ENV_FILE = Kind(_parse_env_file, _check_env_file)
+MODULES = Kind(_parse_modules, _check_modules)
 AFTER = Kind(parse_dependencies, _check_after)

@@ -137,6 +137,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "retries": row.retries,
         "restartable": row.restartable,
         "no_bind": row.no_bind,
+        "warm": "auto" if row.warm == "" else row.warm,
         "time_limit": row.time_limit,
         "submitted_at": iso(row.submitted_at),
         "eligible_at": iso(row.eligible_at),

@@ -13,7 +13,7 @@ from stoker.daemon.loop_state import LoopState
 from stoker.daemon.profile_updates import EndedAttempt, learn
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.settings import Settings
-from stoker.store import attempts, events, meta
+from stoker.store import attempts, events, meta, profiles
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
@@ -72,6 +72,8 @@ class EventRecorder:
                     self._store.record_start(
                         event.attempt, event.pid, event.at, event.mono, event.pid_started
                     )
+                if event.note is not None:
+                    self._record_cold_start(event)
             elif isinstance(event, Outcome):
                 failpoint("daemon.before_finish")
                 end = self._finish(event, started.get(event.attempt))
@@ -100,8 +102,16 @@ class EventRecorder:
         )
         if learn(self._db, self._gpus, group, ended):
             self._state.is_stale = True
+        if outcome.modules:
+            profiles.learn_modules(self._db, job.profile, outcome.modules)
         self._profiles.changed(job.profile)
         return Finished(job.job, outcome, verdict)
+
+    def _record_cold_start(self, event: AttemptStarted) -> None:
+        """Record why a job with --warm started cold, once for each attempt."""
+        job = self._store.load_job_to_judge(event.attempt)
+        if job is not None:
+            events.record_event(self._db, job.job, event.at, "cold_start", event.note)
 
     def _record_stuck(self, stuck: Stuck, running: dict[int, RunningJob]) -> None:
         """Record why a job cannot be killed; it keeps its devices."""

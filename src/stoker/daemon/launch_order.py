@@ -8,7 +8,7 @@ from stoker.core.formats.cpu_list import format_cpu_list, parse_cpu_list
 from stoker.core.formats.shell_words import plain_words
 from stoker.core.model import Context, Device, ReadyJob
 from stoker.settings import Settings
-from stoker.store import attempts, contexts
+from stoker.store import attempts, contexts, profiles
 from stoker.store.database import Database
 from stoker.supervisor.environment import job_environment
 from stoker.supervisor.logs import job_folder, log_path
@@ -77,6 +77,8 @@ class OrderMaker:
             warn=job.warn,
             folder=_folder_to_create(job, env),
             cpus=cpus,
+            warm=job.warm,
+            modules=profiles.modules_of(self._db, job.profile) if job.warm == "" else "",
         )
         return order, context
 

@@ -52,4 +52,5 @@ class Options(TypedDict, total=False):
     hold: bool
     keep_children: bool
     no_bind: bool
+    warm: bool | str | Iterable[str] | None  # True, or modules to import: ["torch"]
     dedupe: str | None

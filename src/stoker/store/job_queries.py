@@ -65,6 +65,7 @@ class JobRow(Record):
     files_dir: str | None  # the folder of its files; None: the state folder
     on_oom: str | None
     no_bind: bool
+    warm: str | None
     preemptions: int
     profile: int
     sweep: int | None
@@ -93,7 +94,8 @@ _SELECT = (
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
     " a.host_claim, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
-    " a.allocation, b.folder, j.on_oom, j.no_bind, j.preemptions, j.profile, j.sweep,"
+    " a.allocation, b.folder, j.on_oom, j.no_bind, j.warm, j.preemptions,"
+    " j.profile, j.sweep,"
     " g.fair_share_group, j.request_group,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"
@@ -115,6 +117,7 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     fields["shell"] = bool(fields["shell"])
     fields["restartable"] = bool(fields["restartable"])
     fields["no_bind"] = bool(fields["no_bind"])
+    fields["warm"] = maybe_text(fields["warm"])
     fields["stop_requested"] = fields["stop_requested"] is not None
     fields["devices"] = parse_device_numbers(fields["devices"] or "")
     return JobRow(**fields)

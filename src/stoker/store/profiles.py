@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.formats.byte_text import to_bytes
+from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.profiles.estimates import Estimate, Estimates, length_class, update_estimate
 from stoker.store.database import Database
 
 _ESTIMATE = "seconds, spread, runs"
+_MAX_MODULES = 400
 
 
 class Profiles:
@@ -114,3 +115,19 @@ def _learn_host_memory(db: Database, profile: int, peak: int) -> bool:
         (peak, profile),
     )
     return changed.rowcount > 0
+
+
+def modules_of(db: Database, profile: int) -> str:
+    """Return the modules that earlier attempts imported, by comma, for warm starts."""
+    known = db.value("SELECT modules FROM profiles WHERE id = ?", (profile,)) if profile else None
+    return to_text(known) if isinstance(known, bytes) else ""
+
+
+def learn_modules(db: Database, profile: int, modules: str) -> None:
+    """Add the modules that an attempt imported. They are never removed, so that attempts which
+    import some of them in turn share one fork server; those that are missing are skipped there."""
+    if not profile:
+        return
+    names = [*modules_of(db, profile).split(","), *modules.split(",")]
+    joined = ",".join(list(dict.fromkeys(filter(None, names)))[:_MAX_MODULES])
+    db.execute("UPDATE profiles SET modules = ? WHERE id = ?", (to_bytes(joined), profile))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import time
 from collections.abc import Callable, Iterable
 
@@ -33,6 +34,12 @@ from stoker.supervisor.spawn import (
 )
 from stoker.testing.failpoints import failpoint
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+
+    from stoker.supervisor.warm.fork_servers import ForkServers, WarmRequest
+
 LEFTOVER_GRACE_SECONDS = 2.0
 _LOG_CHECK_SECONDS = 2.0
 # Poll interval for a start on a file system that may hang.
@@ -44,8 +51,9 @@ class _Attempt:
     """A running attempt, or one whose first process has exited and left others behind."""
 
     __slots__ = (
-        "deadline", "failure", "grace", "is_recorded", "kill_at", "kills", "lease", "log",
-        "mono", "order", "outcome", "pid", "pipe", "poll_at", "reason", "shell", "tag", "warn_at",
+        "cold_start", "control", "deadline", "failure", "grace", "is_confirmed", "is_recorded",
+        "kill_at", "kills", "lease", "log", "mono", "note", "order", "outcome", "pid", "pipe",
+        "poll_at", "reason", "shell", "tag", "warm_request", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -67,13 +75,20 @@ class _Attempt:
         self.pipe: int | None = None  # of a forked start that has not executed its program yet
         self.poll_at = 0.0  # when to read that pipe
         self.failure: HostError | StartFailed | None = None
+        self.note: str | None = None  # why its warm start became a cold one
+        self.cold_start: tuple[Context, Environment] | None = None  # set during a warm start
+        self.warm_request: WarmRequest | None = None
+        self.control: socket.socket | None = None  # to the first process of a warm start
+        self.is_confirmed = False
 
 
 class Children:
     """All attempts whose first process this process started.
 
     `record_exit` is called when a first process has exited and other processes of its attempt may
-    be left. `outer_tags`: tags of the attempts that this process itself belongs to.
+    be left. `record_begin` is called before the first process of a warm start executes anything; if
+    it returns a reason, the start is refused. `outer_tags`: tags of the attempts that this process
+    itself belongs to.
     """
 
     def __init__(
@@ -84,8 +99,11 @@ class Children:
         record_exit: Callable[[Outcome], None] | None = None,
         outer_tags: bytes = b"",
         cgroups: JobCgroups | None = None,
+        record_begin: Callable[[Order], str | None] | None = None,
     ) -> None:
         self._tag_base = tag_base
+        self._record_begin = record_begin
+        self._servers: ForkServers | None = None
         self._record_exit = record_exit
         self._outer_tags = outer_tags
         self._cgroups = JobCgroups([]) if cgroups is None else cgroups
@@ -100,7 +118,7 @@ class Children:
         self._helper_pids: set[int] = set()
         self._next_log_check = 0.0
         self._children_list = _open_children_list()
-        self._late_events: list[AttemptStarted | Refused] = []
+        self._late_events: list[AttemptStarted | Outcome | Refused] = []
         self._empty_logs = EmptyLogs()
 
     def __len__(self) -> int:
@@ -109,7 +127,9 @@ class Children:
     def live_attempts(self) -> list[AttemptStarted]:
         """All attempts that have not ended."""
         return [
-            self.with_start_time(AttemptStarted(attempt_id, attempt.pid, 0.0, attempt.mono))
+            self.with_start_time(
+                AttemptStarted(attempt_id, attempt.pid, 0.0, attempt.mono, note=attempt.note)
+            )
             for attempt_id, attempt in self._by_attempt.items()
         ]
 
@@ -131,14 +151,30 @@ class Children:
         self._helper_pids.add(pid)
 
     def _spawn(
-        self, order: Order, context: Context, env: Environment, lease: list[int]
+        self,
+        order: Order,
+        context: Context,
+        env: Environment,
+        lease: list[int],
+        note: str | None,
     ) -> AttemptStarted | None:
+        attempt = self._new_attempt(order, context, env, lease)
+        attempt.note = note
+        self._execute_logged(attempt, context, env)
+        return self._started(attempt)
+
+    def _new_attempt(
+        self, order: Order, context: Context, env: Environment, lease: list[int]
+    ) -> _Attempt:
         attempt = _Attempt(order, process_tags.tag_of(self._tag_base, order.attempt), lease)
         env[process_tags.ENVIRONMENT_VARIABLE] = process_tags.encode_tags(
             self._outer_tags, attempt.tag
         )
         attempt.shell = context.shell if order.shell else None
-        pool = self._log_pool
+        return attempt
+
+    def _execute_logged(self, attempt: _Attempt, context: Context, env: Environment) -> None:
+        order, pool = attempt.order, self._log_pool
         if pool is None or order.stdout is None or not order.own_log or order.keep_children:
             self._execute(attempt, context, env, None)
         else:
@@ -151,6 +187,10 @@ class Children:
             except BaseException as error:
                 pool.take_back(attempt.log, keep=isinstance(error, StartFailed))
                 raise
+
+    def _started(self, attempt: _Attempt) -> AttemptStarted | None:
+        """Count time limits from now; None if it is not known yet whether its program exists."""
+        order = attempt.order
         attempt.mono = time.monotonic()
         if not self._by_attempt:
             self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
@@ -162,7 +202,9 @@ class Children:
         if attempt.pipe is not None:
             attempt.poll_at = attempt.mono + _FIRST_POLL_SECONDS
             return None
-        return AttemptStarted(order.attempt, attempt.pid, time.time(), attempt.mono)
+        return AttemptStarted(
+            order.attempt, attempt.pid, time.time(), attempt.mono, note=attempt.note
+        )
 
     def _execute(
         self, attempt: _Attempt, context: Context, env: Environment, log: int | None
@@ -176,14 +218,20 @@ class Children:
             attempt.pid = spawner.spawn(order, context, env, attempt.tag, attempt.lease, log)
 
     def start(
-        self, order: Order, context: Context, env: Environment, lease: list[int]
+        self,
+        order: Order,
+        context: Context,
+        env: Environment,
+        lease: list[int],
+        note: str | None = None,
     ) -> AttemptStarted | Outcome | Refused | None:
         """Start an attempt; takes ownership of the lease's descriptors.
 
-        Returns None if the start may take long; `late_events` then reports its result.
+        Returns None if the start may take long; `late_events` then reports its result. `note`: why
+        its warm start became a cold one.
         """
         try:
-            return self._spawn(order, context, env, lease)
+            return self._spawn(order, context, env, lease, note)
         except HostError as error:
             _close(lease)
             return Refused(order.attempt, str(error))
@@ -194,7 +242,134 @@ class Children:
             _close(lease)
             return Refused(order.attempt, error.strerror or str(error))
 
-    def late_events(self) -> list[AttemptStarted | Refused]:
+    # -- warm starts ---------------------------------------------------------------------------
+
+    def start_warm(
+        self, order: Order, context: Context, env: Environment, lease: list[int]
+    ) -> str | None:
+        """Begin a warm start; takes ownership of the lease's descriptors.
+
+        Nothing of the job is executed before `record_begin` and `confirm_start`; `late_events`
+        reports the start. Returns why it cannot be warm: then call `start` with this note.
+        """
+        from stoker.supervisor.warm.fork_servers import ForkServers
+        from stoker.supervisor.warm.warm_requests import warm_request
+
+        attempt = self._new_attempt(order, context, env, lease)
+        request = warm_request(order, context, env, attempt.tag)
+        if isinstance(request, str):
+            return request
+        if self._spawner.output_may_hang(order):
+            return "its output is on a network file system"
+        if self._servers is None:
+            self._servers = ForkServers()
+        try:
+            files = self._spawner.open_files(order, context, None)
+        except (HostError, StartFailed, OSError):
+            return "its output cannot be opened"  # a cold start fails in the same way
+        files += [os.dup(descriptor) for descriptor in lease]
+        why = self._servers.start(request, files)
+        if why is not None:
+            _close(files)
+            return why
+        attempt.mono = time.monotonic()
+        attempt.warm_request, attempt.cold_start = request, (context, env)
+        if not self._by_attempt:
+            self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
+        self._by_attempt[order.attempt] = attempt
+        self._ignore_servers()
+        return None
+
+    @property
+    def servers(self) -> ForkServers | None:
+        """The fork servers; None before the first warm start."""
+        return self._servers
+
+    def confirm_start(self, attempt_id: int) -> None:
+        """Let the first process of a warm start execute its program."""
+        attempt = self._by_attempt.get(attempt_id)
+        if attempt is not None and attempt.control is not None and not attempt.is_confirmed:
+            from stoker.supervisor.warm.fork_servers import confirm
+
+            attempt.is_confirmed = True
+            confirm(attempt.control)
+
+    def end_servers(self) -> None:
+        """End the fork servers that no start waits for."""
+        if self._servers is not None:
+            self._servers.end_servers()
+
+    def _ignore_servers(self) -> None:
+        assert self._servers is not None
+        self._helper_pids.update(self._servers.started)
+        self._servers.started.clear()
+
+    def _poll_servers(self) -> None:
+        if self._servers is None:
+            return
+        from stoker.supervisor.warm.fork_servers import NotForked
+
+        for event in self._servers.poll(time.monotonic()):
+            attempt = self._by_attempt[event.attempt]
+            assert attempt.cold_start is not None
+            refusal = None if self._record_begin is None else self._record_begin(attempt.order)
+            if refusal is not None:
+                self._drop(attempt)
+                if not isinstance(event, NotForked):
+                    event.control.close()
+                self._late_events.append(Refused(event.attempt, refusal))
+            elif isinstance(event, NotForked):
+                self._start_cold(attempt, event.why)
+            else:
+                attempt.pid, attempt.control, attempt.note = event.pid, event.control, event.note
+                attempt.cold_start = None
+                started = self._started(attempt)
+                assert started is not None
+                self._late_events.append(started)
+        self._ignore_servers()
+
+    def _start_cold(self, attempt: _Attempt, why: str) -> None:
+        """Start an attempt whose warm start failed."""
+        assert attempt.cold_start is not None
+        context, env = attempt.cold_start
+        self._drop(attempt, keeps_lease=True)
+        event = self.start(attempt.order, context, env, attempt.lease, note=why)
+        if event is not None:
+            self._late_events.append(event)
+
+    def _drop(self, attempt: _Attempt, *, keeps_lease: bool = False) -> None:
+        """Forget an attempt of which nothing was executed."""
+        del self._by_attempt[attempt.order.attempt]
+        if not keeps_lease:
+            _close(attempt.lease)
+
+    def _stop_waiting(self, attempt: _Attempt) -> None:
+        """End an attempt whose warm start is under way: nothing was executed."""
+        assert self._servers is not None
+        self._servers.cancel(attempt.order.attempt)
+        attempt.cold_start = None
+        attempt.outcome = Outcome(
+            attempt=attempt.order.attempt,
+            status=signal.SIGTERM,
+            ended_at=time.time(),
+            reason=attempt.reason,
+        )
+        self._ending.append(attempt)
+
+    def _take_report(self, attempt: _Attempt) -> str:
+        """The modules that the process of a warm start imported, and learn them."""
+        if attempt.control is None:
+            return ""
+        from stoker.supervisor.warm.fork_servers import read_report
+
+        modules = read_report(attempt.control)
+        attempt.control.close()
+        attempt.control = None
+        if modules and self._servers is not None and attempt.warm_request is not None:
+            self._servers.learn(attempt.warm_request, modules)
+        return ",".join(modules)
+
+    def late_events(self) -> list[AttemptStarted | Outcome | Refused]:
         """The results of slow starts since the last call."""
         late, self._late_events = self._late_events, []
         return late
@@ -211,8 +386,11 @@ class Children:
         os.close(attempt.pipe)
         attempt.pipe = None
         if attempt.failure is None:
-            started = AttemptStarted(attempt.order.attempt, attempt.pid, time.time(), attempt.mono)
-            self._late_events.append(started)
+            self._late_events.append(
+                AttemptStarted(
+                    attempt.order.attempt, attempt.pid, time.time(), attempt.mono, note=attempt.note
+                )
+            )
 
     def stop(self, attempt_id: int, reason: str, grace: float | None = None) -> None:
         """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it."""
@@ -224,6 +402,8 @@ class Children:
         kill_at = time.monotonic() + (attempt.grace if grace is None else grace)
         if attempt.kill_at is None:
             self._to_terminate.append(attempt)
+            if attempt.cold_start is not None:
+                self._stop_waiting(attempt)
         attempt.kill_at = kill_at if attempt.kill_at is None else min(kill_at, attempt.kill_at)
         attempt.deadline = attempt.warn_at = None
 
@@ -288,6 +468,9 @@ class Children:
                 times.append(attempt.mono + UNNAMED_SECONDS)
             if attempt.pipe is not None:
                 times.append(attempt.poll_at)
+        servers = None if self._servers is None else self._servers.next_deadline()
+        if servers is not None:
+            times.append(servers)
         return min(times, default=None)
 
     def enforce_limits(self) -> list[Outcome]:
@@ -318,6 +501,7 @@ class Children:
     def reap(self) -> list[Outcome]:
         """Reap exited processes; returns the attempts that have ended."""
         over: list[Outcome] = []
+        self._poll_servers()
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -339,6 +523,7 @@ class Children:
                 user_seconds=usage.ru_utime,
                 system_seconds=usage.ru_stime,
                 max_rss_bytes=_peak(usage.ru_maxrss) * 1024,
+                modules=self._take_report(attempt),
             )
             if isinstance(attempt.failure, StartFailed):
                 attempt.outcome = _not_started(attempt.order, attempt.failure)
@@ -410,6 +595,11 @@ class Children:
             cap_log(order.stdout, self._log_limit)
         elif not size and not order.keep_children:
             self._empty_logs.remove(order.stdout)
+
+    def close(self) -> None:
+        """End the fork servers; no attempt is left."""
+        if self._servers is not None:
+            self._servers.close()
 
     def _has_unknown_children(self) -> bool:
         if self._children_list is None:

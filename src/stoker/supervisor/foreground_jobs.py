@@ -7,6 +7,7 @@ shell that waits for our end of a pipe to close; starting Python would slow down
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -40,6 +41,7 @@ class ForegroundJobs:
         self._contexts: dict[int, Environment] = {}
         self._events: list[RunnerEvent] = []
         self._starts = StartBatch()
+        self._poll: select.epoll | None = None  # of `_wake` and the fork servers
         # A self-pipe: signals wake up epoll.
         self._wake, signal_end = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(signal_end, warn_on_full_buffer=False)
@@ -56,7 +58,7 @@ class ForegroundJobs:
         return self._children.pid_of(attempt)
 
     def fileno(self) -> int:
-        return self._wake
+        return self._wake if self._poll is None else self._poll.fileno()
 
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         base = self._contexts.get(order.context)
@@ -65,11 +67,26 @@ class ForegroundJobs:
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
-        event = self._children.start(order, context, env, lease)
+        note = None
+        if order.warm is not None:
+            note = self._children.start_warm(order, context, env, lease)
+            if note is None:
+                self._watch_servers()
+                return
+        event = self._children.start(order, context, env, lease, note)
         if isinstance(event, AttemptStarted):
             self._starts.add(event)
         elif event is not None:
             self._events.append(event)
+
+    def _watch_servers(self) -> None:
+        """Let `fileno` be ready for the fork servers too."""
+        if self._poll is None:
+            servers = self._children.servers
+            assert servers is not None
+            self._poll = select.epoll()
+            self._poll.register(self._wake, select.EPOLLIN)
+            self._poll.register(servers.fileno(), select.EPOLLIN)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
@@ -85,6 +102,7 @@ class ForegroundJobs:
         outcomes: list[Outcome] = self._children.enforce_limits() if due else self._children.reap()
         for event in self._children.late_events():
             if isinstance(event, AttemptStarted):
+                self._children.confirm_start(event.attempt)
                 self._starts.add(event)
             else:
                 self._events.append(event)
@@ -111,6 +129,7 @@ class ForegroundJobs:
         for started in self._children.live_attempts():
             self._children.stop(started.attempt, "user", 0.0)
         self._children.enforce_limits()
+        self._children.close()
         self._log_pool.close()
 
 

@@ -48,6 +48,8 @@ class Order(Record):
     warn: str | None = None  # signal before the time limit, e.g. USR1@60
     folder: str | None = None  # to create before the start
     cpus: str = ""  # to bind it to, as 0-15,32-47; empty: all that its parent may use
+    warm: str | None = None  # fork it from a server that imported these modules; "": learned ones
+    modules: str = ""  # the learned ones
 
 
 class AttemptStarted(Record):
@@ -58,6 +60,7 @@ class AttemptStarted(Record):
     at: float
     mono: float
     pid_started: int = 0  # clock ticks since boot (process_table.py); 0: not known
+    note: str | None = None  # why a warm start became a cold one
 
 
 class Refused(Record):

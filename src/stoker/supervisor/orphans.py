@@ -20,7 +20,7 @@ from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.messages import AttemptStarted, RunnerEvent, Stuck
+from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
@@ -30,6 +30,8 @@ _POLL_SECONDS = 0.2
 _STATUS_SECONDS = 5.0
 _LEFTOVER_GRACE_SECONDS = 2.0
 _MAX_HANDLES = 1000
+# How a process ends that was forked for a job and has executed nothing of it (fork_server.py).
+_ABANDONED_SIGNAL = 61
 
 
 class ProcessHandles:
@@ -205,8 +207,8 @@ class Orphans:
             self._by_attempt[attempt].kill_at = now + pause
         return stuck
 
-    def _finish(self, alive: dict[int, list[Process]]) -> list[Outcome]:
-        over = []
+    def _finish(self, alive: dict[int, list[Process]]) -> list[Outcome | Refused]:
+        over: list[Outcome | Refused] = []
         for attempt, orphan in list(self._by_attempt.items()):
             if orphan.handle is not None:
                 continue
@@ -236,8 +238,10 @@ class Orphans:
         os.close(orphan.handle)
         orphan.handle = None
 
-    def _outcome(self, attempt: int, orphan: _Orphan) -> Outcome:
+    def _outcome(self, attempt: int, orphan: _Orphan) -> Outcome | Refused:
         reason = orphan.reason
+        if orphan.status == _ABANDONED_SIGNAL and reason is None:
+            return Refused(attempt, "the runner died before it started the job")
         if orphan.status is None and reason is None:
             reason = "lost"
         return Outcome(

@@ -72,8 +72,13 @@ class Runner:
         self._has_journal_error = False  # as reported to the daemon
         self._cgroups = JobCgroups.create(folder, tag_base)
         self._children = Children(
-            tag_base, log_limit, record_exit=self._journal.exited, cgroups=self._cgroups
+            tag_base,
+            log_limit,
+            record_exit=self._journal.exited,
+            cgroups=self._cgroups,
+            record_begin=self._record_begin,
         )
+        self._has_servers = False  # whether epoll watches the fork servers
         self._contexts: dict[int, tuple[Context, Environment]] = {}
         self._boot = boot_id()
         self._listener = listen(folder, SOCKET_NAME)
@@ -100,6 +105,7 @@ class Runner:
             except OSError as error:  # e.g. a failing disk: the jobs still need a parent
                 self._report(f"error in the runner; it continues: {error}")
                 time.sleep(_ERROR_PAUSE_SECONDS)
+        self._children.close()
         self._cgroups.close()
 
     def _step(self) -> None:
@@ -164,7 +170,9 @@ class Runner:
             self._daemon.close()
             self._daemon = None
             self._poll.register(self._listener, select.EPOLLIN)
-            if not self._is_released:
+            if self._is_released:
+                self._children.end_servers()
+            else:
                 self._restarts.died(time.monotonic())
 
     def _take_order(self, fields: dict[str, Any], lease: list[int]) -> None:
@@ -220,7 +228,28 @@ class Runner:
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
+        note = None
+        if order.warm is not None:
+            note = self._children.start_warm(order, context, env, lease)
+            if note is None:
+                self._watch_servers()
+                failpoint("runner.after_warm_request")
+                return
         failpoint("runner.before_begun")
+        refusal = self._record_begin(order)
+        if refusal is not None:
+            for descriptor in lease:
+                os.close(descriptor)
+            self._send("refused", Refused(order.attempt, refusal)._asdict())
+            return
+        failpoint("runner.after_begun")
+        event = self._children.start(order, context, env, lease, note)
+        if event is not None:
+            self._report_start(event)
+        failpoint("runner.after_spawn")
+
+    def _record_begin(self, order: Order) -> str | None:
+        """Write `begun`; returns why the attempt may not start."""
         try:
             if self._journal.begun(order, time.time(), time.monotonic(), self._boot):
                 # The daemon removes older segments, so it must know all of their content.
@@ -228,15 +257,14 @@ class Runner:
                 self._children.record_exits_again()
                 self._send("rolled", {"segment": self._journal.segment})
         except JournalFull as full:
-            for descriptor in lease:
-                os.close(descriptor)
-            self._send("refused", Refused(order.attempt, str(full))._asdict())
-            return
-        failpoint("runner.after_begun")
-        event = self._children.start(order, context, env, lease)
-        if event is not None:
-            self._report_start(event)
-        failpoint("runner.after_spawn")
+            return str(full)
+        return None
+
+    def _watch_servers(self) -> None:
+        servers = self._children.servers
+        if servers is not None and not self._has_servers:
+            self._poll.register(servers.fileno(), select.EPOLLIN)
+            self._has_servers = True
 
     def _report_start(self, event: AttemptStarted | Outcome | Refused) -> None:
         if isinstance(event, AttemptStarted):
@@ -245,6 +273,9 @@ class Runner:
             started = self._children.with_start_time(event)
             with suppress(OSError):  # the disk cannot be written: the daemon gets the PID anyway
                 self._journal.spawned(started)
+            failpoint("runner.before_go")
+            self._children.confirm_start(started.attempt)
+            failpoint("runner.after_go")
             self._starts.add(started)
             self._cgroups.add_later(started.attempt, started.pid, started.mono)
         else:

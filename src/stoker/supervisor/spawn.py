@@ -25,7 +25,7 @@ from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.regular_files import open_for_output
 
 # Python ignores some signals, and a job would inherit that; reset all to the default action.
-_DEFAULT_SIGNALS = [
+DEFAULT_SIGNALS = [
     number
     for number in signal.valid_signals()
     if number < 32 and number not in (signal.SIGKILL, signal.SIGSTOP)
@@ -140,6 +140,30 @@ class Spawner:
         programs = [os.path.join(folder, program) for folder in folders]
         return self._mounts.any_may_hang(paths + folders, programs)
 
+    def open_files(self, order: Order, context: Context, log: int | None) -> list[int]:
+        """stdin, stdout and stderr of an attempt that another process starts, all to be closed.
+
+        Raises HostError or StartFailed.
+        """
+        opened: list[int] = []
+        mask = os.umask(context.umask)
+        try:
+            if order.folder is not None:
+                _make_folder(order.folder)
+            output = {1: 1, 2: 2} | _open_output(order, log, opened)
+            return [os.dup(self._null), os.dup(output[1]), os.dup(output[2])]
+        except OSError as error:
+            raise as_start_error(error) from None
+        finally:
+            os.umask(mask)
+            for descriptor in opened:
+                os.close(descriptor)
+
+    def output_may_hang(self, order: Order) -> bool:
+        """Whether `open_files` would use a file system that may hang."""
+        paths = [to_system(p) for p in (order.stdout, order.stderr, order.folder) if p]
+        return self._mounts.any_may_hang(paths, [])
+
     def fork(
         self,
         order: Order,
@@ -183,9 +207,9 @@ class Spawner:
         """In the child: execute the program, or report the error. Never returns."""
         try:
             # A child that hangs must not hold the locks and connections of the parent.
-            _close_others({self._null, report, *inherited, -1 if log is None else log})
+            close_others({self._null, report, *inherited, -1 if log is None else log})
             os.setsid()
-            for number in _DEFAULT_SIGNALS:
+            for number in DEFAULT_SIGNALS:
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.umask(context.umask)
@@ -229,7 +253,7 @@ class Spawner:
             raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
 
 
-def _close_others(kept: set[int]) -> None:
+def close_others(kept: set[int]) -> None:
     first = 3
     for descriptor in sorted(kept):
         if descriptor > first:  # an empty range would make CPython close all descriptors
@@ -364,7 +388,7 @@ def _posix_spawn(
         file_actions=files,
         setsid=True,
         setsigmask=(),
-        setsigdef=_DEFAULT_SIGNALS,
+        setsigdef=DEFAULT_SIGNALS,
     )
 
 

@@ -35,7 +35,7 @@ EARLY_STOP_OPTIONS = {  # the options of each kind of early stopping
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive cpus mem need on nodes option "
     "on_oom cwd env env_file priority time_limit signal grace retries restartable tag "
-    "hold keep_children no_bind"
+    "hold keep_children no_bind warm"
 )
 RESOURCES = tuple(_RESOURCES_WORDS.split())
 

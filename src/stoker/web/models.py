@@ -176,6 +176,7 @@ class Job(BaseModel):
     retries: int
     restartable: bool
     no_bind: bool
+    warm: str | None
     time_limit: float | None
     submitted_at: str | None
     eligible_at: str | None

@@ -38,6 +38,7 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.GPU_NAMES: list[str | int] | str,
     kinds.TAGS: list[str] | str,
     kinds.ENV: dict[str, str | int | float | bool],
+    kinds.MODULES: bool | list[str] | str,
     kinds.AFTER: list[str | int] | str | int,
 }
 _DESCRIPTIONS = {  # where a form differs from the command line
@@ -51,6 +52,8 @@ _DESCRIPTIONS = {  # where a form differs from the command line
     "nodes": "number of nodes of the backend, with `gpus` GPUs on each",
     "option": "options for the engine of the backend, each as K=V, e.g. partition=gpu",
     "tags": "tags to select jobs by",
+    "warm": "true or auto: fork the Python program from a process that has imported what earlier"
+    " runs imported; or the modules to import",
     "stdout": "relative to cwd",
     "stderr": "relative to cwd",
     "dedupe": "a key; a job that has it already is not submitted again",

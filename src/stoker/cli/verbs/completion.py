@@ -109,7 +109,7 @@ def _zsh() -> str:
     for name, verb in _verbs():
         flags = " ".join(
             f"'{n}[{option.help.translate(_ZSH)}]'"
-            + (f"':{option.value}:'" if option.value else "")
+            + (f"':{option.value}:'" if option.takes_next else "")
             for option in all_options(verb)
             for n in option.names.split()
         )
@@ -208,7 +208,7 @@ def _fish() -> str:
             flags = " ".join(
                 f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names.split()
             )
-            value = " -r" if option.value else ""
+            value = " -r" if option.takes_next else ""
             text = option.help.replace("'", "")
             lines.append(f"complete -c stoker {when} {flags}{value} -d '{text}'")
         words, queue = _words(verb), _queue_words(verb)

@@ -86,6 +86,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("retries", f"{row.retries}" if row.retries else ""),
         ("restartable", "yes" if row.restartable else ""),
         ("CPU binding", "off" if row.no_bind else ""),
+        ("warm start", "" if row.warm is None else row.warm or "learned modules"),
         ("submitted", _when(row.submitted_at)),
         ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),

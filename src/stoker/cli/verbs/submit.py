@@ -253,7 +253,8 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
              "exclusive": spec.request.exclusive, "on": spec.request.backend or LOCAL,
              "nodes": spec.request.nodes, "option": list(spec.request.options),
              "on_oom": spec.on_oom,
-             "restartable": spec.restartable, "no_bind": spec.no_bind, "name": spec.name,
+             "restartable": spec.restartable, "no_bind": spec.no_bind,
+             "warm": "auto" if spec.warm == "" else spec.warm, "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
              "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
              "tags": list(spec.tags),
@@ -285,6 +286,8 @@ def _in_words(spec: JobSpec) -> str:
         words.append("restartable")
     if spec.no_bind:
         words.append("not bound to CPUs")
+    if spec.warm is not None:
+        words.append(f"warm start: {spec.warm}" if spec.warm else "warm start")
     if spec.name is not None:
         words.append(f"name {spec.name}")
     if spec.tags:

@@ -25,10 +25,23 @@ class Option(Record):
     convert: Callable[[str], object] | None = None
     many: bool = False
     several: bool = False  # its value is a list: all arguments up to the next option
+    optional: bool = False  # a value is given only as --name=VALUE; --name alone converts ""
 
     @property
     def key(self) -> str:
         return self.names.split()[-1].lstrip("-").replace("-", "_")
+
+    @property
+    def value_words(self) -> str:
+        """The value after the names in help texts: ` N`, `[=LIST]` or nothing."""
+        if self.value is None:
+            return ""
+        return f"[={self.value}]" if self.optional else f" {self.value}"
+
+    @property
+    def takes_next(self) -> bool:
+        """Whether the argument after the option is its value."""
+        return self.value is not None and not self.optional
 
 
 class Verb(Record):
@@ -98,7 +111,7 @@ def parse(verb: Verb, arguments: list[str]) -> Parsed:
                 raise UsageError(f"`{name}` takes no value", f"see `stoker {verb.name} --help`")
             values[option.key] = True
             continue
-        if not equals:
+        if not equals and option.takes_next:
             if not rest:
                 raise UsageError(f"`{name}` needs a value ({option.value})")
             given = rest.pop()
@@ -127,7 +140,7 @@ def own_words(verb: Verb, arguments: list[str]) -> list[str]:
             break
         own.append(word)
         option = table.get(word)
-        if option is not None and option.value is not None:
+        if option is not None and option.takes_next:
             next(rest, None)
     return own
 
