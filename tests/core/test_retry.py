@@ -194,9 +194,19 @@ def test_verdict_is_a_legal_transition_and_has_a_delay_only_for_a_retry(
 # -- requeue -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("reason", ["crowded", "gpu_oom"])
+def test_job_that_had_to_leave_a_shared_gpu_runs_again_without_using_retries(reason: str) -> None:
+    outcome = Outcome(attempt=1, status=1 << 8, ended_at=0.0, reason=reason, was_crowded=True)
+    found = judge(outcome, attempts=1, retries=0, restartable=False, stop_requested=False)
+    assert (found.event, found.cause, found.delay) == ("return", reason, 0.0)
+    assert not found.is_counted
+    stopped = judge(outcome, attempts=1, retries=0, restartable=False, stop_requested=True)
+    assert (stopped.event, stopped.cause) == ("cancel", "user")
+
+
 def test_requeued_job_runs_again_without_using_retries() -> None:
     outcome = an_outcome(exit_code=75, reason="requeue")
-    assert verdict(outcome) == Verdict("return", "requeue", 75, None, 1.0)
+    assert verdict(outcome) == Verdict("return", "requeue", 75, None, 1.0, False)
     failed = an_outcome(exit_code=1)
     again = judge(
         failed, attempts=4, retries=1, restartable=False, stop_requested=False, requeues=3

@@ -72,12 +72,19 @@ def test_waiting_jobs_with_automatic_memory_use_the_estimate_of_the_first_job(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
     script = _script(gpu_lab)
-    jobs = [_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in range(4)]
-    gpu_lab.wait_until(lambda: gpu_lab.state(jobs[0]) == "running")
+    first = _submit(gpu_lab, script, 0, "-M", "auto", "--gpu-ids", "0")
+    gpu_lab.wait_until(lambda: gpu_lab.state(first) == "running")
     host.wait_for_sample()
-    assert [gpu_lab.state(job) for job in jobs] == ["running", "queued", "queued", "queued"]
+    jobs = [
+        first,
+        *(_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in (1, 2, 3)),
+    ]
+    gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs] == ["running"] * 4)
+    assert [gpu_lab.job(job)["claim_bytes"] for job in jobs] == [None] * 4
     _end(gpu_lab, 0)
-    gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs[1:]] == ["running"] * 3)
+    gpu_lab.wait_until(
+        lambda: [gpu_lab.job(job)["claim_bytes"] for job in jobs[1:]] == [ESTIMATE] * 3
+    )
     for number in range(1, 4):
         _end(gpu_lab, number)
     assert gpu_lab.wait(*jobs) == 0

@@ -431,6 +431,12 @@ class SimDaemon(EventListener):
         else:
             self.link.stop(attempt, reason, grace)
 
+    def pause(self, attempt: int, seconds: float) -> None:
+        raise AssertionError("the memory of simulated GPUs is not measured")
+
+    def resume(self, attempt: int) -> None:
+        raise AssertionError("the memory of simulated GPUs is not measured")
+
     def committed(self) -> None:
         self.link.committed()
 

@@ -33,6 +33,7 @@ CAUSES = {
     "time_limit": "time limit",
     "user": "by the user",
     "requeue": "requeued by the job",
+    "crowded": "no room beside other jobs on its GPU",
     "stopped_early": "stopped early",
     "sweep": "sweep stopped",
     "dependency": "a dependency was not met",
@@ -255,6 +256,10 @@ def process_words(db: Database, row: JobRow) -> str:
     """A notice about suspended or unkillable processes of a job; "" if there are none."""
     if row.pid is None or row.state not in ("running", "stopping"):
         return ""
+    if row.paused_at is not None:
+        events = reversed(job_queries.events(db, row.id))
+        why = next((data for _, kind, data in events if kind == "paused"), None)
+        return f"paused by Stoker {why or ''}".rstrip()
     if process_state(row.pid) == STOPPED:
         return f"suspended; continue it with `kill -CONT {row.pid}`"
     if row.state == "stopping":

@@ -46,6 +46,7 @@ class Request(Record):
     needs: tuple[str, ...] = ()  # NAME=N of the counters in the settings, sorted
     share: str = ""  # how it shares GPUs: mps or time; "": as the GPU is set up
     preemptible: bool = False  # gives way to jobs that are not
+    profile: int = 0  # of the job, if `is_auto`; not part of its request group
 
 
 GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one
@@ -152,6 +153,7 @@ class DeviceState(Record):
     closed_reason: str | None = None  # why no job may start there
     note: str | None = None  # the other processes in words
     closes_briefly: bool = False  # closed only for a moment: reservations stay
+    takes_followers: bool = False  # jobs may start beside one whose memory is being measured
 
 
 class WaitingJob(Record):
@@ -243,3 +245,4 @@ class Outcome(Record):
     needed_gpu_memory: int | None = None  # bytes that its out-of-memory message asked for
     exceeds_gpus: bool = False  # no GPU of the host can hold what it asked for
     modules: str = ""  # what a warm start imported, by comma
+    was_crowded: bool = False  # other jobs shared its GPU because of an estimate of its memory

@@ -92,6 +92,8 @@ class EventRecorder:
         use = self._gpus.take_use(outcome.attempt)
         largest = max((device.memory for device in self._gpus.devices), default=0)
         outcome = self._diagnosis.add_cause(outcome, job, use, largest)
+        if use.was_crowded and not outcome.exceeds_gpus:
+            outcome = outcome._replace(was_crowded=True)
         started_at = job.started_at if started is None else started
         verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
@@ -104,6 +106,8 @@ class EventRecorder:
             self._state.is_stale = True
         if outcome.modules:
             profiles.learn_modules(self._db, job.profile, outcome.modules)
+        if verdict.event == "succeed" and use.memory is not None:
+            self._gpus.memory_learned(job.profile, use.memory)
         self._profiles.changed(job.profile)
         return Finished(job.job, outcome, verdict)
 

@@ -23,6 +23,12 @@ class Parent(Protocol):
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         """Send SIGTERM, and SIGKILL after `grace` seconds (None: the grace period of the job)."""
 
+    def pause(self, attempt: int, seconds: float) -> None:
+        """Stop all its processes with SIGSTOP; after `seconds` they continue in any case."""
+
+    def resume(self, attempt: int) -> None:
+        """Continue the processes of an attempt that was paused."""
+
 
 class Clock(Protocol):
     def wall(self) -> float: ...

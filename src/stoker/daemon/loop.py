@@ -21,9 +21,11 @@ from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.event_recorder import EventRecorder, Finished
 from stoker.daemon.gpus.gpus import Gpus
+from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.job_starter import JobStarter
 from stoker.daemon.launch_order import OrderMaker
+from stoker.daemon.live_claims import LiveClaims
 from stoker.daemon.loop_state import LoopState
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.waiting_jobs import WaitingJobs
@@ -85,6 +87,7 @@ class Loop:
             profiles=self._profiles, gpus=gpus, orders=orders, host=host, clock=clock,
             next_attempt=next_attempt,
         )  # fmt: skip
+        self._live_claims = LiveClaims(db, self._store, self._state, self.running)
         self.refreshes = 0  # how often the queue was read again
         self._events: list[RunnerEvent] = []  # received, not yet recorded
         self._stops: dict[int, float | None] = {}  # jobs to stop, with their grace
@@ -116,6 +119,15 @@ class Loop:
     def devices_changed(self) -> None:
         """Some device may have become free."""
         self._state.may_start = True
+
+    def follow_memory(self, actions: list[MemoryAction]) -> None:
+        """Pause, continue and requeue jobs, and change their claims, after a sample of GPUs."""
+        self._live_claims.apply(actions, self.parent, self._clock)
+
+    def jobs_resumed(self) -> None:
+        """After a crash: continue all jobs that are recorded as paused."""
+        self._live_claims.resume_all(self.parent)
+        self.gpus.all_resumed()
 
     def stop_jobs_on(self, devices: set[int]) -> None:
         """Stop the jobs on lost devices; `--retries` decides whether they are retried."""
@@ -194,7 +206,8 @@ class Loop:
         state.retry_at = None
         try:
             self._starter.reconsider(now)
-            if not (self._events or state.needs_tick(self._clock) or self._was_changed()):
+            has_news = self._events or self._live_claims.has_unrecorded
+            if not (has_news or state.needs_tick(self._clock) or self._was_changed()):
                 return False
             if state.commit_at is None:
                 self.db.begin()
@@ -237,6 +250,7 @@ class Loop:
 
     def _record(self) -> list[Finished]:
         self._record_devices()
+        self._live_claims.record()
         self._send_stops()
         finished = self._recorder.record(self._events, self.running)
         for end in finished:
@@ -290,6 +304,7 @@ class Loop:
         self._starter.committed()
         self._clock_offset = self._starter.clock_offset
         self._events.clear()
+        self._live_claims.committed()
         self.gpus.quarantines_recorded(self._quarantined)
 
     def _roll_back(self) -> None:

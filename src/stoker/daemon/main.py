@@ -374,6 +374,18 @@ class Daemon(EventListener):
         else:
             self._runner.stop(attempt, reason, grace)
 
+    def pause(self, attempt: int, seconds: float) -> None:
+        if attempt in self._orphans:
+            self._orphans.pause(attempt, seconds)
+        else:
+            self._runner.pause(attempt, seconds)
+
+    def resume(self, attempt: int) -> None:
+        if attempt in self._orphans:
+            self._orphans.resume(attempt)
+        else:
+            self._runner.resume(attempt)
+
     # -- the loop's listener -------------------------------------------------------------------
 
     def committed(self) -> None:

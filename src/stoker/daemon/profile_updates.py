@@ -48,7 +48,10 @@ def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, ended: Ended
         )
     if verdict.cause != "gpu_oom":
         return False
-    if verdict.delay is not None:
+    if verdict.delay is not None and not verdict.is_counted:
+        alone = group.request._replace(exclusive=True, memory=None, is_auto=False)
+        request_groups.change_request(db, job.job, alone, group.fair_share_group)
+    elif verdict.delay is not None:
         _raise_request(db, gpus, group, ended)
     return profiles.learn(db, job.profile, None, use.memory, is_short=True)
 

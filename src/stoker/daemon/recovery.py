@@ -74,6 +74,7 @@ def recover(
                 attempts.unclaim(
                     loop.db, attempt_id, now, "the daemon ordered its start, but it never started"
                 )
+        loop.jobs_resumed()
     loop.receive(events)
     loop.queue_changed()
     loop.tick()

@@ -47,6 +47,10 @@ _GAUGES: tuple[tuple[str, float, Callable[[Any], float]], ...] = (
     ),
 )
 
+# Readings that are repeated while the memory of a job is being measured.
+_LOAD = ("utilisation", "power")
+_LOAD_SECONDS = 0.4
+
 _COMPUTE = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
 _GRAPHICS = ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2")
 
@@ -134,6 +138,16 @@ class Nvml:
                     unit.read_at[name] = now
                     due.append(partial(self._read_gauge, unit.gpu.uuid, name, read))
         return due
+
+    def read_load(self, now: float) -> None:
+        """Read utilization and power if the last readings are older than `_LOAD_SECONDS`."""
+        for unit in self._units():
+            if unit.handle is None or unit.gpu.slice_of is not None:
+                continue
+            for name, _, read in _GAUGES:
+                if name in _LOAD and now - unit.read_at.get(name, -_LOAD_SECONDS) >= _LOAD_SECONDS:
+                    unit.read_at[name] = now
+                    self._read_gauge(unit.gpu.uuid, name, read)
 
     def xids(self) -> tuple[Xid, ...]:
         """Return the errors since the last call."""

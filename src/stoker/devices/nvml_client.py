@@ -61,11 +61,14 @@ class NvmlClient:
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
-    def ask(self) -> None:
-        """Request a new sample now, before the next regular one."""
+    def ask(self, *, with_utilization: bool = False) -> None:
+        """Request a new sample now, before the next regular one.
+
+        `with_utilization`: with utilization and power that are less than half a second old.
+        """
         if self._requested_at is None:
             self._requested_at = time.monotonic()
-        self._send(b"n")
+        self._send(b"un" if with_utilization else b"n")
 
     def set_active(self, active: bool) -> None:
         """Set whether to sample at the active rate."""

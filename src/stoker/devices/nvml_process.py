@@ -2,7 +2,8 @@
 
 python -m stoker.devices.nvml_process --named [--once]
 
-stdin    `n`: sample now, `a`: at the active rate, `i`: at the idle rate; end of file: exit
+stdin    `n`: sample now, `u`: read utilization and power again, `a`: sample at the active rate,
+         `i`: at the idle rate; end of file: exit
 stdout   samples, one per line (devices/sample_lines.py)
 
 devices/nvml_client.py starts this process and reads its samples.
@@ -44,6 +45,12 @@ class Sampler:
         """Return the slow readings that are due before the next sample."""
         nvml = self._open(now)
         return [] if nvml is None else nvml.slow_readings(now)
+
+    def read_load(self, now: float) -> None:
+        """Read utilization and power again, unless that was done a moment ago."""
+        nvml = self._open(now)
+        if nvml is not None:
+            nvml.read_load(now)
 
     def sample(self) -> Sample:
         now = time.monotonic()
@@ -102,6 +109,8 @@ def watch(sampler: Sampler, active: bool) -> None:
             active = request == "a" if request in "ai" else active
         interval = ACTIVE_SECONDS if active else IDLE_SECONDS
         due = min(due, now + interval)
+        if b"u" in requests:
+            sampler.read_load(now)
         if b"n" in requests:
             _write(sampler.sample())
         if slow_readings:

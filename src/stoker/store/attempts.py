@@ -185,6 +185,25 @@ def record_gpu_use(
     )
 
 
+def set_claim(db: Database, attempt: int, memory: int) -> None:
+    """Record the bytes that a running attempt reserves on each GPU from now on."""
+    db.execute("UPDATE attempts SET claim = ? WHERE id = ?", (memory, attempt))
+
+
+def set_paused(db: Database, attempt: int, at: float | None) -> None:
+    """Record since when an attempt is paused; None: it continues."""
+    db.execute("UPDATE attempts SET paused_at = ? WHERE id = ?", (at, attempt))
+
+
+def paused(db: Database) -> list[int]:
+    """Return the attempts that are recorded as paused and have not ended."""
+    rows = db.execute(
+        "SELECT a.id FROM jobs j JOIN attempts a ON a.id = j.attempt"
+        f" WHERE j.state IN ({_ACTIVE}) AND a.paused_at IS NOT NULL"
+    )
+    return [row[0] for row in rows]
+
+
 def gpu_use(db: Database, job: int) -> tuple[int | None, float | None, float | None]:
     """Return memory (bytes), utilization (percent) and energy (joules) of the newest attempt."""
     row = db.execute(
@@ -210,7 +229,7 @@ def finish(
         db.execute(
             "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?"
             f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-            (now + verdict.delay, job.requeues + (verdict.cause == "requeue"), job.job,
+            (now + verdict.delay, job.requeues + (not verdict.is_counted), job.job,
              outcome.attempt),
         )  # fmt: skip
         return True
@@ -268,7 +287,11 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
                 attempt=attempt,
                 job=job,
                 number=number,
-                request=request._replace(memory=claim, host_memory=host_claim),
+                request=request._replace(
+                    memory=claim,
+                    host_memory=host_claim,
+                    profile=profile if request.is_auto else 0,
+                ),
                 fair_share_group=fair_share_group,
                 profile=profile,
                 devices=parse_device_numbers(devices),

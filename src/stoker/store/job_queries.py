@@ -62,6 +62,7 @@ class JobRow(Record):
     node: str | None  # where it runs on a backend
     node_gpus: str | None  # its GPUs there, as in CUDA_VISIBLE_DEVICES
     allocation: int | None
+    paused_at: float | None  # since when Stoker keeps its processes stopped
     files_dir: str | None  # the folder of its files; None: the state folder
     on_oom: str | None
     no_bind: bool
@@ -94,7 +95,7 @@ _SELECT = (
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
     " a.host_claim, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
-    " a.allocation, b.folder, j.on_oom, j.no_bind, j.warm, j.preemptions,"
+    " a.allocation, a.paused_at, b.folder, j.on_oom, j.no_bind, j.warm, j.preemptions,"
     " j.profile, j.sweep,"
     " g.fair_share_group, j.request_group,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"

@@ -75,6 +75,25 @@ def profile_id(db: Database, key: str) -> tuple[int, int]:
     return int(row[0]), length_class(known)
 
 
+def learn_live(db: Database, profile: int, peak: int, provisional: int | None) -> bool:
+    """Update a profile from a running job; returns whether `peak` is its first peak.
+
+    `provisional`: bytes to reserve while no peak is known; None: `peak` is final.
+    """
+    known = db.value("SELECT memory FROM profiles WHERE id = ?", (profile,))
+    if known is None and provisional is not None:
+        db.execute(
+            "UPDATE profiles SET provisional_memory = max(coalesce(provisional_memory, 0), ?)"
+            " WHERE id = ?",
+            (provisional, profile),
+        )
+        return False
+    db.execute(
+        "UPDATE profiles SET memory = max(coalesce(memory, 0), ?) WHERE id = ?", (peak, profile)
+    )
+    return known is None
+
+
 def learn(
     db: Database,
     profile: int,

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _READY_COLUMNS = (
-    "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, p.host_memory, j.argv, j.shell,"
+    "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, p.provisional_memory,"
+    " p.host_memory, j.argv, j.shell,"
     f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
     " j.batch_index, j.profile, j.retries, j.restartable, j.on_oom,"
     " j.variables, j.warn, j.sweep, j.requeues, j.warm, j.no_bind"
@@ -73,13 +74,14 @@ def first(
 
 
 def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
-    (id, priority, limit, submitted, memory, host_memory, argv, shell, context, name, attempts,
+    (id, priority, limit, submitted, memory, provisional, host_memory, argv, shell, context, name,
+     attempts,
      grace, out, err, keep, batch, index, profile, retries, restartable, on_oom, variables,
      warn, sweep, requeues, warm, no_bind) = row  # fmt: skip
     return ReadyJob(
         id=id,
         priority=priority,
-        request=resolve(group.request, memory, host_memory),
+        request=resolve(group.request, profile, memory, provisional, host_memory),
         time_limit=limit,
         fair_share_group=group.fair_share_group,
         since=submitted - clock_offset,
@@ -108,10 +110,19 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
     )
 
 
-def resolve(request: Request, peak: int | None, host_peak: int | None = None) -> Request:
-    """Replace `--gpu-mem auto` and `--mem auto` by bytes if the command profile has estimates."""
-    if request.is_auto and peak:
-        request = request._replace(memory=budget(peak))
+def resolve(
+    request: Request,
+    profile: int,
+    peak: int | None,
+    provisional: int | None = None,
+    host_peak: int | None = None,
+) -> Request:
+    """Replace `--gpu-mem auto` and `--mem auto` by bytes if the command profile has estimates.
+
+    `provisional`: bytes of GPU memory to reserve as long as no peak is known.
+    """
+    if request.is_auto:
+        request = request._replace(memory=budget(peak) if peak else provisional, profile=profile)
     if request.is_auto_host and host_peak:
         request = request._replace(host_memory=budget(host_peak))
     return request

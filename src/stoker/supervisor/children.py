@@ -53,7 +53,7 @@ class _Attempt:
     __slots__ = (
         "cold_start", "control", "deadline", "failure", "grace", "is_confirmed", "is_recorded",
         "kill_at", "kills", "lease", "log", "mono", "note", "order", "outcome", "pid", "pipe",
-        "poll_at", "reason", "shell", "tag", "warm_request", "warn_at",
+        "poll_at", "reason", "resume_at", "shell", "tag", "warm_request", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -69,6 +69,7 @@ class _Attempt:
         self.log: PooledLog | None = None
         self.shell: str | None = None  # the shell that runs its command
         self.kill_at: float | None = None
+        self.resume_at: float | None = None  # when its processes continue at the latest
         self.kills = KillRetries()
         self.outcome: Outcome | None = None
         self.is_recorded = False  # whether the exit of its first process is in the journal
@@ -406,6 +407,23 @@ class Children:
                 self._stop_waiting(attempt)
         attempt.kill_at = kill_at if attempt.kill_at is None else min(kill_at, attempt.kill_at)
         attempt.deadline = attempt.warn_at = None
+        attempt.resume_at = None  # `terminate` continues its processes
+
+    def pause(self, attempt_id: int, seconds: float) -> None:
+        """Stop all processes of an attempt, for `seconds` at most, unless it is being stopped."""
+        attempt = self._by_attempt.get(attempt_id)
+        if attempt is None or attempt.kill_at is not None or attempt.outcome is not None:
+            return
+        attempt.resume_at = time.monotonic() + seconds
+        kill_processes.pause(lambda: self._processes([attempt]))
+
+    def resume(self, attempt_id: int) -> None:
+        """Continue the processes of an attempt; does nothing if they are not paused."""
+        attempt = self._by_attempt.get(attempt_id)
+        if attempt is None or attempt.resume_at is None:
+            return
+        attempt.resume_at = None
+        kill_processes.resume(self._processes([attempt]))
 
     def _send_sigterm(self) -> None:
         """Send SIGTERM to all processes of the attempts stopped since the last call."""
@@ -464,6 +482,8 @@ class Children:
                 times.append(attempt.kill_at)
             if attempt.warn_at is not None:
                 times.append(attempt.warn_at)
+            if attempt.resume_at is not None:
+                times.append(attempt.resume_at)
             if attempt.log is not None and attempt.log.temporary is not None:
                 times.append(attempt.mono + UNNAMED_SECONDS)
             if attempt.pipe is not None:
@@ -484,6 +504,8 @@ class Children:
                 attempt.log.publish()
             if attempt.warn_at is not None and now >= attempt.warn_at:
                 self._warn(attempt)
+            if attempt.resume_at is not None and now >= attempt.resume_at:
+                self.resume(attempt_id)
             if attempt.deadline is not None and now >= attempt.deadline:
                 self.stop(attempt_id, "time_limit")
             if attempt.kill_at is not None and now >= attempt.kill_at:

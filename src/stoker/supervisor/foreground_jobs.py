@@ -91,6 +91,12 @@ class ForegroundJobs:
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
 
+    def pause(self, attempt: int, seconds: float) -> None:
+        self._children.pause(attempt, seconds)
+
+    def resume(self, attempt: int) -> None:
+        self._children.resume(attempt)
+
     def events(self) -> tuple[list[RunnerEvent], bool]:
         try:
             os.read(self._wake, 4096)

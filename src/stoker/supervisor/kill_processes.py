@@ -45,6 +45,24 @@ def terminate(processes: Iterable[Process]) -> None:
         send(process, signal.SIGCONT)
 
 
+def pause(find: Callable[[], list[Process]]) -> None:
+    """Send SIGSTOP to all processes that `find` returns, until it finds no new ones."""
+    seen: set[tuple[int, int]] = set()
+    for _ in range(_PASSES_OVER_CHILDREN):
+        new = [one for one in find() if (one.pid, one.started) not in seen]
+        if not new:
+            return
+        for process in new:  # a process that is not stopped yet may start another
+            send(process, signal.SIGSTOP)
+            seen.add((process.pid, process.started))
+
+
+def resume(processes: Iterable[Process]) -> None:
+    """Continue processes that `pause` stopped."""
+    for process in processes:
+        send(process, signal.SIGCONT)
+
+
 def kill(
     base: int,
     attempts: Collection[int] | None,

@@ -9,6 +9,8 @@ hello     both              the protocol version (wire.py)
 context   daemon -> runner  Context, before the first order that uses it
 launch    daemon -> runner  Order
 stop      daemon -> runner  stop an attempt
+pause     daemon -> runner  stop its processes with SIGSTOP, for some seconds at most
+resume    daemon -> runner  continue them
 list      daemon -> runner  request `living`
 bye       daemon -> runner  the daemon exits on purpose: do not restart it
 begun     runner -> daemon  AttemptStarted (in the journal: JournalBegun, before the spawn)

@@ -74,7 +74,7 @@ class Adoption(Record):
 class _Orphan:
     __slots__ = (
         "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid", "reason",
-        "status",
+        "resume_at", "status",
     )  # fmt: skip
 
     def __init__(self, adoption: Adoption) -> None:
@@ -86,6 +86,7 @@ class _Orphan:
         self.grace = adoption.grace
         self.handle: int | None = None
         self.kill_at: float | None = None
+        self.resume_at: float | None = None  # when its processes continue at the latest
         self.kills = KillRetries()
         self.reason: str | None = None
         self.status: int | None = None
@@ -130,6 +131,9 @@ class Orphans:
             adopted.add(attempt)
             if orphan.ended_at is not None:
                 kill_processes.terminate(processes)
+            else:
+                # The dead runner may have paused it, and no other process would continue it.
+                kill_processes.resume(processes)
         return adopted
 
     def _open_handle(self, attempt: int, orphan: _Orphan, by_tag: Process | None) -> None:
@@ -171,11 +175,30 @@ class Orphans:
             found = self._processes(self._by_attempt.values())
             kill_processes.terminate(found.get(attempt, ()))
         orphan.kill_at = kill_at if orphan.kill_at is None else min(kill_at, orphan.kill_at)
-        orphan.ends_by = None
+        orphan.ends_by = orphan.resume_at = None
+
+    def pause(self, attempt: int, seconds: float) -> None:
+        """Stop all processes of an attempt, for `seconds` at most, unless it is being stopped."""
+        orphan = self._by_attempt[attempt]
+        if orphan.kill_at is None and orphan.ended_at is None:
+            orphan.resume_at = time.monotonic() + seconds
+            kill_processes.pause(lambda: self._processes_of(attempt))
+
+    def resume(self, attempt: int) -> None:
+        """Continue the processes of an attempt; does nothing if they are not paused."""
+        orphan = self._by_attempt[attempt]
+        if orphan.resume_at is not None:
+            orphan.resume_at = None
+            kill_processes.resume(self._processes_of(attempt))
+
+    def _processes_of(self, attempt: int) -> list[Process]:
+        return self._processes(self._by_attempt.values()).get(attempt, [])
 
     def next_deadline(self) -> float | None:
         orphans = self._by_attempt.values()
-        times = [at for o in orphans for at in (o.kill_at, o.ends_by) if at is not None]
+        times = [
+            at for o in orphans for at in (o.kill_at, o.ends_by, o.resume_at) if at is not None
+        ]
         if any(o.handle is None or o.ended_at for o in self._by_attempt.values()):
             # No pidfd to wait for: the first process has exited, the others are not our children.
             times.append(time.monotonic() + _POLL_SECONDS)
@@ -187,6 +210,8 @@ class Orphans:
         for attempt, orphan in self._by_attempt.items():
             if orphan.ends_by is not None and now >= orphan.ends_by:
                 self.stop(attempt, "time_limit", orphan.grace)
+            if orphan.resume_at is not None and now >= orphan.resume_at:
+                self.resume(attempt)
         to_kill = [a for a, o in self._by_attempt.items() if o.kill_at and now >= o.kill_at]
         events: list[RunnerEvent] = [*self._kill(to_kill, now)] if to_kill else []
         for orphan in self._by_attempt.values():

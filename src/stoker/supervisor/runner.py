@@ -197,6 +197,10 @@ class Runner:
             self._contexts[fields["id"]] = (context, encode_environment(env))
         elif kind == "stop":
             self._children.stop(fields["attempt"], fields["reason"], fields.get("grace"))
+        elif kind == "pause":
+            self._children.pause(fields["attempt"], float(fields["seconds"]))
+        elif kind == "resume":
+            self._children.resume(fields["attempt"])
         elif kind == "bye":
             self._is_released = True
         elif kind == "list":

@@ -133,6 +133,14 @@ class RunnerClient:
             return  # its jobs are stopped as orphans, or have ended
         self._wire.send("stop", {"attempt": attempt, "reason": reason, "grace": grace})
 
+    def pause(self, attempt: int, seconds: float) -> None:
+        if self.is_connected:
+            self._wire.send("pause", {"attempt": attempt, "seconds": seconds})
+
+    def resume(self, attempt: int) -> None:
+        if self.is_connected:
+            self._wire.send("resume", {"attempt": attempt})
+
     def events(self) -> tuple[list[RunnerEvent], bool]:
         """(events, whether the runner is alive)."""
         if not self.is_connected:

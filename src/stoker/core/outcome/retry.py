@@ -31,6 +31,7 @@ class Verdict(Record):
     exit_code: int | None
     signal: int | None
     delay: float | None = None
+    is_counted: bool = True  # whether the attempt counts for `--retries` and other limits
 
 
 def judge(
@@ -62,7 +63,10 @@ def judge(
         # A job that ran for a while makes progress. One that requeues at once may do so forever,
         # so it waits longer each time.
         delay = 0.0 if seconds >= _PROGRESS_SECONDS else backoff(requeues + 1, base_delay)
-        return Verdict("return", "requeue", exit_code, None, delay)
+        return Verdict("return", "requeue", exit_code, None, delay, is_counted=False)
+    if not stop_requested and (cause == "crowded" or (cause == "gpu_oom" and outcome.was_crowded)):
+        # It shared its GPU because of an estimate, so that is not a failure of the job.
+        return Verdict("return", cause, exit_code, signal, 0.0, is_counted=False)
     attempts -= requeues
     if cause == "exit" and exit_code == 0:
         return Verdict("succeed", cause, 0, None)

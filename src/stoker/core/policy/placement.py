@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from stoker.core.gpus.measured_group import MAX_MEMBERS
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.topology import Topology, topology_of
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
+from stoker.core.profiles.gpu_memory import without_margin
 
 _OPEN = DeviceState()
 # The free part of a device without jobs that counts as all of it: the driver uses a little.
@@ -22,7 +24,8 @@ class DeviceRoom:
     """The free room on one device."""
 
     __slots__ = (
-        "closes_briefly", "device", "free", "has_other_processes", "is_closed", "jobs", "total",
+        "closes_briefly", "device", "free", "has_other_processes", "is_closed", "jobs", "measured",
+        "takes_followers", "total",
     )  # fmt: skip
 
     def __init__(self, device: Device, state: DeviceState) -> None:
@@ -32,7 +35,37 @@ class DeviceRoom:
         self.has_other_processes = state.has_other_processes
         self.is_closed = state.closed_reason is not None
         self.closes_briefly = state.closes_briefly
+        self.takes_followers = state.takes_followers
         self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
+        self.measured: dict[int, int] = {}  # jobs without an estimate yet, by profile
+
+    def takes_follower(self, request: Request) -> bool:
+        """Whether the job may start beside one of its profile whose memory is being measured."""
+        if self.is_closed or not self.takes_followers or not is_measured(request):
+            return False
+        return 0 < self.measured.get(request.profile, 0) < MAX_MEMBERS
+
+    @property
+    def has_room(self) -> bool:
+        if self.is_closed:
+            return False
+        return self.free > 0 or (
+            self.takes_followers and any(n < MAX_MEMBERS for n in self.measured.values())
+        )
+
+    def amount_of(self, request: Request) -> int:
+        """Return the amount that one more job takes: nothing if it shares the slot of another."""
+        if is_measured(request) and self.measured.get(request.profile):
+            return 0
+        return amount_of(request, self.device)
+
+    def add(self, request: Request, end: float, since: float) -> int:
+        """Place a job; returns the amount that it takes."""
+        amount = self.amount_of(request)
+        if is_measured(request):
+            self.measured[request.profile] = self.measured.get(request.profile, 0) + 1
+        self.take(amount, end, since)
+        return amount
 
     def fits(self, amount: int) -> bool:
         if self.is_closed:
@@ -83,19 +116,35 @@ def amount_of(request: Request, device: Device) -> int:
     if request.exclusive:
         return capacity(device)
     if request.memory is not None:
-        return request.memory
+        # The margin of an estimate does not exclude a GPU on which the job fits without it.
+        return min(request.memory, capacity(device)) if request.is_auto else request.memory
     return capacity(device) // device.slots
+
+
+def is_measured(request: Request) -> bool:
+    """Whether the memory of the job is measured while it runs: `auto` without an estimate."""
+    return (
+        request.is_auto
+        and request.memory is None
+        and request.profile != 0
+        and request.gpus == 1
+        and not request.exclusive
+    )
 
 
 def is_eligible(request: Request, device: Device) -> bool:
     """Whether the device, if idle, qualifies for one of the job's GPUs."""
-    if request.memory is not None and request.memory > device.memory:
+    if request.memory is not None and _least_memory(request.memory, request) > device.memory:
         return False
     if request.min_memory is not None and request.min_memory > device.memory:
         return False
     if request.model is not None and request.model.lower() not in device.model.lower():
         return False
     return not request.ids or is_named(device, request.ids)
+
+
+def _least_memory(memory: int, request: Request) -> int:
+    return without_margin(memory) if request.is_auto else memory
 
 
 def is_named(device: Device, names: Iterable[str]) -> bool:
@@ -129,8 +178,8 @@ class DevicePool:
             for number in job.devices:
                 room = self.rooms.get(number)
                 if room is not None:
-                    amount = amount_of(job.request, room.device)
-                    room.take(amount, likely_end_of_running(job, now, estimates), job.started)
+                    end = likely_end_of_running(job, now, estimates)
+                    room.add(job.request, end, job.started)
 
     def is_possible(self, request: Request) -> bool:
         """Whether a job with this request could start if all devices were idle and open."""
@@ -142,7 +191,7 @@ class DevicePool:
 
     @property
     def has_room(self) -> bool:
-        return any(room.free > 0 and not room.is_closed for room in self.rooms.values())
+        return any(room.has_room for room in self.rooms.values())
 
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None:
         """Return devices for a job that ends by `end` (None: unknown); None if it has to wait."""
@@ -161,17 +210,20 @@ class DevicePool:
         avoided = self._avoided(request) if request.avoid else ()
         found = []
         for place, (number, room) in enumerate(self.rooms.items()):
-            if room.free <= 0:
+            follows = number not in kept and room.takes_follower(request)
+            if room.free <= 0 and not follows:
                 continue
             amount = amount_of(request, room.device)
             if (
-                room.fits(amount)
+                (follows or room.fits(amount))
                 and (number not in kept or amount <= kept[number])
                 and number not in avoided
                 and is_eligible(request, room.device)
             ):
                 is_other = bool(request.prefer) and not is_named(room.device, request.prefer)
-                found.append((is_other, -room.free / room.total, place, number))
+                # Followers are spread, and join others only if no device has free room.
+                used = room.measured[request.profile] if follows else -room.free / room.total
+                found.append((is_other, used, place, number))
         if len(found) < request.gpus:
             return None
         if self._topology is not None:
@@ -210,9 +262,7 @@ class DevicePool:
         """Place a job that ends by `end` at the latest and likely at `likely`."""
         stays = self._stays(end)
         for number in devices:
-            room = self.rooms[number]
-            amount = amount_of(request, room.device)
-            room.take(amount, likely, self.now)
+            amount = self.rooms[number].add(request, likely, self.now)
             if stays and number in self._kept:
                 self._kept[number] -= amount
 

@@ -17,6 +17,15 @@ def budget(peak: int) -> int:
     return -(-(peak + peak // 10) // _GRAIN) * _GRAIN
 
 
+def without_margin(reserved: int) -> int:
+    """Return the least peak of which these bytes may be the budget.
+
+    >>> without_margin(budget(8 << 30)) <= 8 << 30
+    True
+    """
+    return max(0, (reserved - _GRAIN) * 10 // 11)
+
+
 def after_oom(
     request: Request,
     on_oom: str | None,

@@ -75,6 +75,7 @@ class DriverMonitor:
             self.newest = sample
             if gpus.update(sample, loop.running):
                 loop.devices_changed()
+            loop.follow_memory(gpus.take_memory_actions())
             loop.stop_jobs_on(gpus.lost())
         # Only after the first sample: names are checked against the GPUs, and no job starts before.
         if self._gpu_file is not None and gpus.devices and now >= self._read_file_at:
@@ -96,7 +97,7 @@ class DriverMonitor:
         if again is None:
             self._request_at = None
         elif self._request_at is None or now >= self._request_at:
-            self._nvml.ask()
+            self._nvml.ask(with_utilization=gpus.is_measuring)
             self._request_at = again
 
     def _read_file(self, path: str, gpus: ChangingGpus, listener: EventListener) -> bool:

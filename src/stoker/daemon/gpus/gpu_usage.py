@@ -21,6 +21,7 @@ class GpuUse(Record):
     utilization: float | None = None  # mean, percent
     energy: float | None = None  # joules
     was_full: bool = False  # one of its GPUs had almost no free memory in the last sample
+    was_crowded: bool = False  # it shared its GPU with others because of an estimate
 
 
 NOTHING_SEEN = GpuUse()
@@ -29,7 +30,9 @@ NOTHING_SEEN = GpuUse()
 class _Meter:
     """Running totals of one attempt."""
 
-    __slots__ = ("energy", "full", "memory", "pids", "samples", "seen_at", "utilization")
+    __slots__ = (
+        "energy", "full", "is_crowded", "memory", "pids", "samples", "seen_at", "utilization",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.memory = 0
@@ -39,6 +42,7 @@ class _Meter:
         self.seen_at: float | None = None
         self.pids: set[int] = set()  # PIDs that the driver listed for it
         self.full: set[int] = set()  # its GPUs with almost no free memory
+        self.is_crowded = False
 
 
 class UsageMeters:
@@ -65,8 +69,12 @@ class UsageMeters:
             if attempt is not None:
                 self._meter(attempt).pids.add(process.pid)
         jobs_here = [job for job in live.values() if gpu.number in job.devices]
+        estimated = {job.attempt for job in jobs_here if job.request.is_auto}
+        is_crowded = len(estimated & occupancy.ours.keys()) > 1
         for job in jobs_here:
             meter = self._meter(job.attempt)
+            if job.attempt in occupancy.ours:
+                meter.is_crowded = is_crowded and job.attempt in estimated
             is_gone = meter.memory and job.attempt not in occupancy.ours  # its memory is free again
             meter.memory = max(meter.memory, occupancy.ours.get(job.attempt, 0))
             if gpu.total and gpu.total - gpu.reserved - gpu.used < _FULL_BYTES:
@@ -87,7 +95,9 @@ class UsageMeters:
         if meter is None:
             return NOTHING_SEEN
         mean = meter.utilization / meter.samples if meter.samples else None
-        return GpuUse(meter.memory or None, mean, meter.energy or None, bool(meter.full))
+        return GpuUse(
+            meter.memory or None, mean, meter.energy or None, bool(meter.full), meter.is_crowded
+        )
 
     def _meter(self, attempt: int) -> _Meter:
         return self._by_attempt.setdefault(attempt, _Meter())

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.devices.leases.lease import Lease, Waiter
 
 
@@ -34,6 +35,12 @@ class Gpus:
     def take_use(self, attempt: int) -> GpuUse:
         """Return and forget the GPU use of an attempt that has ended."""
         return GpuUse()
+
+    def memory_learned(self, profile: int, peak: int) -> None:
+        """A job of this command profile succeeded with this peak of GPU memory."""
+
+    def all_resumed(self) -> None:
+        """No job is paused any more: recovery continued them."""
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
         """Lease devices host-wide; None if another process holds one of them."""
@@ -68,6 +75,15 @@ class ChangingGpus(Gpus):
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Apply a sample; True if that may change a decision."""
         raise NotImplementedError
+
+    def take_memory_actions(self) -> list[MemoryAction]:
+        """Return what to do about the GPU memory of jobs, since the last call."""
+        return []
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether the memory of a job is being measured: samples should have a recent load."""
+        return False
 
     def take_waited_lease(self) -> bool:
         """Take the lease that the waiter got; True if that may change a decision."""

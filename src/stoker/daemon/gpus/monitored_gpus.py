@@ -18,6 +18,9 @@ from stoker.core.record import Record
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
 from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
 from stoker.daemon.gpus.gpus import ChangingGpus
+from stoker.daemon.gpus.group_leases import GroupLeases
+from stoker.daemon.gpus.memory_actions import MemoryAction
+from stoker.daemon.gpus.memory_watch import POLL_SECONDS, MemoryWatch
 from stoker.daemon.gpus.process_owners import leased_on, owners
 from stoker.devices.discovery import as_device
 from stoker.devices.leases.holders import DeviceClaim
@@ -80,6 +83,9 @@ class MonitoredGpus(ChangingGpus):
         self._was_requested = self._has_new_sample = False
         self._seen_at = float("-inf")
         self._needs_sample = False
+        self._group_leases = GroupLeases()
+        self._memory = MemoryWatch(self._group_leases)
+        self._memory_actions: list[MemoryAction] = []
 
     # -- samples and settings ------------------------------------------------------------------
 
@@ -101,12 +107,16 @@ class MonitoredGpus(ChangingGpus):
             # The driver may still list a process that is dead; earlier samples know its attempt.
             known = self._meters.attempts()
             attempts, users = owners(gpus, self._tag_base, known)
-            for gpu in gpus:
+            self._memory.begin_sample(live)
+            for gpu, device in zip(gpus, self.devices, strict=True):
                 leased = leased_on(gpu, users, os.getpid()) if self._use_leases else set()
                 occupancy = self._occupancy[gpu.number] = occupancy_of(gpu, attempts, users, leased)
                 self._clear(gpu, occupancy, sample.at)
                 self._check_health(gpu)
                 self._meters.add_sample(gpu, occupancy, live, sample.at)
+                self._memory_actions += self._memory.observe(
+                    gpu, device, occupancy, live, sample.at
+                )
             for number in self._clearing.keys() - self._samples.keys():
                 del self._clearing[number]  # the GPU is gone, and its memory too
             for xid in sample.xids:
@@ -169,7 +179,9 @@ class MonitoredGpus(ChangingGpus):
         ended = [one for some in self._clearing.values() for one in some.values()]
         soon = any(one.ended_at + _CLEARING_SECONDS > now for one in ended)
         soon = soon or self._needs_sample or self._waited_lease is not None
-        return now + _POLL_SECONDS if soon else None
+        if soon:
+            return now + _POLL_SECONDS
+        return now + POLL_SECONDS if self._memory.is_pending else None
 
     def _clear(self, gpu: GpuSample, occupancy: Occupancy, at: float) -> None:
         clearing = self._clearing.get(gpu.number, {})
@@ -218,7 +230,7 @@ class MonitoredGpus(ChangingGpus):
             device.number: _with_reason(
                 device_state(device, self._occupancy[device.number], live.values(), None),
                 self._closed_reason(device),
-            )
+            )._replace(takes_followers=self._memory.takes_followers(device.number, live))
             for device in self.devices
         }
 
@@ -250,6 +262,20 @@ class MonitoredGpus(ChangingGpus):
     def take_use(self, attempt: int) -> GpuUse:
         return self._meters.take(attempt)
 
+    def take_memory_actions(self) -> list[MemoryAction]:
+        actions, self._memory_actions = self._memory_actions, []
+        return actions
+
+    def memory_learned(self, profile: int, peak: int) -> None:
+        self._memory.learned(profile, peak)
+
+    @property
+    def is_measuring(self) -> bool:
+        return self._memory.is_pending
+
+    def all_resumed(self) -> None:
+        self._memory.resumed()
+
     # -- leases --------------------------------------------------------------------------------
 
     def lease(self, request: Request, devices: tuple[int, ...]) -> Lease | None:
@@ -258,11 +284,16 @@ class MonitoredGpus(ChangingGpus):
         self._was_requested = True
         if not self._is_fresh():
             return None
-        if not self._use_leases:
-            return Lease([])
-        claims = self._claims(request, devices)
-        if not claims:
-            return Lease([])
+        joined = self._group_leases.join(request, devices[0])
+        if joined is not None:
+            return joined
+        claims = self._claims(request, devices) if self._use_leases else []
+        lease = self._take_lease(claims, devices) if claims else Lease([])
+        if lease is not None:
+            self._group_leases.keep(request, devices[0], claims, lease)
+        return lease
+
+    def _take_lease(self, claims: list[DeviceClaim], devices: tuple[int, ...]) -> Lease | None:
         if self._waited_lease is not None:
             wanted, waited_lease = self._waited_lease
             if wanted == claims:
@@ -382,6 +413,7 @@ class MonitoredGpus(ChangingGpus):
         if self.waiter is not None:
             self.waiter.cancel()
         self._release_waited_lease()
+        self._group_leases.close()
 
 
 # Application faults and notices; the hardware is fine (NVIDIA's catalog of Xid errors).

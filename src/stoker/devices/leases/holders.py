@@ -22,8 +22,8 @@ from stoker.core.record import Record
 from stoker.devices.leases.lease_files import lease_error, open_existing
 
 _SLOTS = 256
-_AMOUNT_BITS = 44
-WHOLE = 1 << _AMOUNT_BITS
+SLOT_BITS = 44
+WHOLE = 1 << SLOT_BITS
 _WHO = 1 << 62
 _SLOT_SHIFT, _UID_SHIFT = 54, 22
 
@@ -67,8 +67,8 @@ def place(descriptor: int, claim: DeviceClaim, unleased: int, pid: int) -> bool:
 def sign(descriptor: int, slot: int, amount: int | None, pid: int) -> None:
     """Lock the ranges of a holder."""
     # The amount first, because `read_holders` reads it last.
-    _lock_range(descriptor, slot << _AMOUNT_BITS, WHOLE if amount is None else amount + 1)
-    _lock_range(descriptor, _WHO | slot << _SLOT_SHIFT | os.getuid() << _UID_SHIFT | pid, 1)
+    lock_range(descriptor, slot << SLOT_BITS, WHOLE if amount is None else amount + 1)
+    lock_range(descriptor, _WHO | slot << _SLOT_SHIFT | os.getuid() << _UID_SHIFT | pid, 1)
 
 
 def read_holders(uuid: str, path: str) -> Iterator[Holder]:
@@ -92,12 +92,12 @@ def read_holders(uuid: str, path: str) -> Iterator[Holder]:
 def amounts_on(descriptor: int) -> dict[int, int | None]:
     """Return the amounts that other processes hold, by slot."""
     return {
-        start >> _AMOUNT_BITS: None if length == WHOLE else length - 1
-        for start, length in _locked(descriptor, 0, _SLOTS << _AMOUNT_BITS)
+        start >> SLOT_BITS: None if length == WHOLE else length - 1
+        for start, length in _locked(descriptor, 0, _SLOTS << SLOT_BITS)
     }
 
 
-def _lock_range(descriptor: int, start: int, length: int) -> None:
+def lock_range(descriptor: int, start: int, length: int) -> None:
     request = FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, start, length, 0)
     fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
 
