@@ -90,7 +90,7 @@ def judge(
 
 def without_retry(verdict: Verdict) -> Verdict:
     """Return the final verdict instead of a retry, because the sweep was stopped."""
-    event = "cancel" if verdict.cause == "requeue" else "fail"
+    event = "cancel" if verdict.cause in ("requeue", "crowded") else "fail"
     return verdict._replace(event="lose" if verdict.cause == "lost" else event, delay=None)
 
 
