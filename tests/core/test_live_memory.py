@@ -59,6 +59,7 @@ def test_job_that_has_not_computed_is_not_measured_for_long() -> None:
 def test_load_of_the_job_before_does_not_count_as_computing() -> None:
     track = update_track(_track((0.0, GIB)), GIB, 0.3, 100.0)
     assert not track.has_computed
+    assert not update_track(track, GIB, 5.0, 100.0, load_at=0.3).has_computed
     assert update_track(track, GIB, 0.6, 100.0).has_computed
 
 

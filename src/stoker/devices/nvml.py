@@ -7,6 +7,7 @@ Any call here can block in the driver for any time, even after SIGKILL. So only 
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
@@ -37,6 +38,7 @@ _GAUGES: tuple[tuple[str, float, Callable[[Any], float]], ...] = (
         2.0,
         lambda gpu: pynvml.nvmlDeviceGetTemperature(gpu, pynvml.NVML_TEMPERATURE_GPU),
     ),
+    ("power_limit", 60.0, lambda gpu: pynvml.nvmlDeviceGetEnforcedPowerLimit(gpu) / 1000),
     ("energy", 10.0, lambda gpu: pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu) / 1000),
     (
         "ecc_errors",
@@ -177,6 +179,8 @@ class Nvml:
             if unit.gpu.uuid == uuid and unit.handle is not None:
                 try:
                     unit.readings[name] = read(unit.handle)
+                    if name == "utilisation":
+                        unit.readings["load_at"] = time.monotonic()
                 except (pynvml.NVMLError, *_LACKING):
                     unit.readings[name] = None
 

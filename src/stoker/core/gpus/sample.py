@@ -38,6 +38,8 @@ class GpuSample(Record):
     numa: int | None = None  # its NUMA node
     cpus: str = ""  # the CPUs near it, as 0-15,32-47; empty on a host with one NUMA node
     links: tuple[str, ...] = ()  # UUIDs of the GPUs that NVLink connects with it
+    load_at: float | None = None  # when utilisation was read (monotonic)
+    power_limit: float | None = None
 
 
 class Xid(Record):

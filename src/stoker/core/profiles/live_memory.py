@@ -58,13 +58,21 @@ def rounded_up(memory: int) -> int:
 
 
 def update_track(
-    before: MemoryTrack | None, used: int, at: float, utilization: float | None
+    before: MemoryTrack | None,
+    used: int,
+    at: float,
+    utilization: float | None,
+    load_at: float | None = None,
 ) -> MemoryTrack:
-    """Return the track after one more sample; `utilization` of the GPU in percent, if reported."""
+    """Return the track after one more sample.
+
+    `utilization` of the GPU in percent, if reported, and when it was read (None: at `at`).
+    """
     if before is None:
         return MemoryTrack(at, used, used, at, utilization is None)
     computes = utilization is None or (
-        utilization > 0 and at >= before.seen_at + _UTILIZATION_LAG_SECONDS
+        utilization > 0
+        and (at if load_at is None else load_at) >= before.seen_at + _UTILIZATION_LAG_SECONDS
     )
     has_grown = used > before.level * (1 + _GROWTH)
     return MemoryTrack(

@@ -94,7 +94,9 @@ class MemoryWatch:
             used = occupancy.ours.get(job.attempt, 0)
             if used or job.attempt in self._tracks:
                 track = self._tracks.get(job.attempt)
-                self._tracks[job.attempt] = update_track(track, used, at, gpu.utilisation)
+                self._tracks[job.attempt] = update_track(
+                    track, used, at, gpu.utilisation, gpu.load_at
+                )
         is_full = _is_full(gpu)
         actions = list(self._follow_claims(watched, device, occupancy, at))
         groups: dict[int, list[RunningJob]] = {}
