@@ -33,10 +33,10 @@ class MixedSet:
 
     def commands(self) -> list[list[str]]:
         folder = Path(tempfile.mkdtemp(dir=self.root))
+        reports = [folder / str(number) for number in range(len(self.jobs))]
         return [
-            [sys.executable, str(TRAIN), "--model", model, "--steps", str(steps)]
-            + ["--report", str(folder / str(number))]
-            for number, (model, steps) in enumerate(self.jobs)
+            [sys.executable, str(TRAIN), "--model", model, f"--steps={steps}", f"--report={report}"]
+            for (model, steps), report in zip(self.jobs, reports, strict=True)
         ]
 
     def by_hand(self, name: str, at_once: int) -> dict[str, Any]:
