@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+import stoker.cli.cold_start  # noqa: F401 - before all others
 from stoker.errors import Error, OutputFailed, TryLater, UsageError
 
 TYPE_CHECKING = False

@@ -13,11 +13,19 @@ Rules:
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator
 
 from stoker.errors import Broken, Damaged, Error, NoPermission, TryLater, Upgraded
 from stoker.testing.failpoints import failpoint
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+else:
+    try:
+        import _sqlite3 as sqlite3  # without datetime and collections, which sqlite3 imports
+    except ImportError:
+        import sqlite3
 
 SCHEMA_VERSION = 8
 FILE_NAME = "queue.db"
