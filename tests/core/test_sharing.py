@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from stoker.core.model import Device, DeviceState, Plan, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
+from stoker.core.policy.eligible import is_eligible
 from stoker.core.policy.explain import Place, explain_ready, what_if
-from stoker.core.policy.placement import amount_of, capacity, is_eligible
+from stoker.core.policy.placement import amount_of, capacity
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimate, Estimates
 
 GIB = 1 << 30

@@ -8,10 +8,11 @@ import time
 from stoker.backends.open_backend import open_backend
 from stoker.backends.protocol import Rejected, Unreachable
 from stoker.client.queue import Queue
-from stoker.core.backends.capabilities import CAPABILITIES, KINDS, LOCAL, RAY, SLURM
+from stoker.core.backends.capabilities import CAPABILITIES, KINDS, RAY, SLURM
 from stoker.core.backends.nodes import Node
 from stoker.core.backends.options import check_options
 from stoker.core.formats.plurals import plural
+from stoker.core.model import LOCAL
 from stoker.errors import Conflict, Unavailable, UsageError
 from stoker.store import backends
 from stoker.store.backends import BackendRow

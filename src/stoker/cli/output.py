@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable
 
-from stoker.core.formats.json_schema import JSON_SCHEMA
 from stoker.core.formats.plurals import plural as plural
 from stoker.core.formats.terminal import cut, pad, printable, width
 from stoker.errors import OutputFailed
@@ -35,6 +34,8 @@ def print_json(**content: Any) -> None:
 
 def as_json(**content: Any) -> str:
     import json
+
+    from stoker.core.formats.json_schema import JSON_SCHEMA
 
     return json.dumps({"schema": JSON_SCHEMA, **content})
 

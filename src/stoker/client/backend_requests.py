@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stoker.client.job_options import OptionNames, ParsedOptions
-from stoker.core.backends.capabilities import CAPABILITIES, LOCAL, SLURM
+from stoker.core.backends.capabilities import CAPABILITIES, SLURM
 from stoker.core.backends.nodes import impossible_reason
 from stoker.core.backends.options import check_options
 from stoker.core.formats.suggestions import nearest
-from stoker.core.model import Request
+from stoker.core.model import LOCAL, Request
 from stoker.errors import Impossible, NotFound, UsageError, about
 from stoker.settings import Settings, prepare_state_dir
 from stoker.store import backends

@@ -7,7 +7,7 @@ from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
 from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import Device
-from stoker.core.policy.placement import is_named
+from stoker.core.policy.eligible import is_named
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.gpus.gpu_file import NOT_NAMED, read_gpu_file

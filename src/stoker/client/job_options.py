@@ -28,11 +28,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from stoker.client import option_values as kinds
 from stoker.client.option_values import Kind
-from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
-from stoker.core.formats.suggestions import nearest
-from stoker.core.model import GROUP_PREFIX, Context, Dependency, Device, JobSpec, Request
+from stoker.core.model import GROUP_PREFIX, LOCAL, Context, Dependency, Device, JobSpec, Request
 from stoker.core.record import Record
 from stoker.errors import Impossible, Unavailable, UsageError, about, name_option
 from stoker.settings import Settings
@@ -213,6 +211,8 @@ def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> No
     """Raise UsageError for an unknown option, with the most similar known one as hint."""
     for key in options:
         if key not in known:
+            from stoker.core.formats.suggestions import nearest
+
             near = nearest(key, known)
             hint = f"did you mean `{near}`?" if near else f"options: {', '.join(known)}"
             raise UsageError(f"`{key}` is not an option of {what}", hint)
@@ -499,7 +499,7 @@ def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not mask or "STOKER_JOB_ID" in os.environ:
         return ()
-    from stoker.core.policy.placement import is_named
+    from stoker.core.policy.eligible import is_named
     from stoker.devices.discovery import visible_names
 
     names = visible_names(mask).split(",")

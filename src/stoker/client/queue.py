@@ -7,11 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 
 from stoker.core.formats.plurals import plural
-from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.sizes import format_size
-from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.model import Context, Dependency, Device, Request
-from stoker.core.policy.placement import is_eligible, is_named
+from stoker.core.policy.eligible import is_eligible, is_named
 from stoker.core.states import ACTIVE, WAITING
 from stoker.daemon.start import ensure_daemon, wake_daemon
 from stoker.daemon.status import known_devices, known_resources
@@ -20,7 +18,6 @@ from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store import job_queries
 from stoker.store.database import open_database
 from stoker.store.submit import CHUNK, Receipt, Submission
-from stoker.supervisor.thread_variables import remove_thread_variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -79,6 +76,8 @@ class Queue:
 
         Raises NotFound if a selector names no job.
         """
+        from stoker.core.formats.selectors import parse_selector
+
         ids: dict[int, None] = {}
         for word in words:
             for part in word.split(",") if not word.startswith("name:") else [word]:
@@ -361,6 +360,9 @@ def current_context(
     if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]
+        from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
+        from stoker.supervisor.thread_variables import remove_thread_variables
+
         remove_thread_variables(env)
         if "PET_MASTER_PORT" in env and env["PET_MASTER_PORT"] == env.get("MASTER_PORT"):
             for key in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"):

@@ -49,6 +49,7 @@ class Request(Record):
     profile: int = 0  # of the job, if `is_auto`; not part of its request group
 
 
+LOCAL = "local"  # the backend that is this host
 GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
-from stoker.core.formats.selectors import Selector
 from stoker.core.model import GROUP_PREFIX, Device, Request
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
@@ -12,6 +11,10 @@ from stoker.store.database import Database, id_list
 from stoker.store.device_column import parse_device_numbers
 from stoker.store.output_columns import STDERR, STDOUT
 from stoker.store.request_groups import REQUEST_COLUMNS, read_request
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.core.formats.selectors import Selector
 
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.client.queue_connections import thread_queue
-from stoker.core.backends.capabilities import LOCAL
+from stoker.core.model import LOCAL
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.settings import Settings

@@ -10,9 +10,8 @@ from stoker.client import views
 from stoker.client.backend_views import request_words
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import CHUNK, Queue
-from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.shell_words import display
-from stoker.core.model import JobSpec
+from stoker.core.model import LOCAL, JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
 from stoker.web.models import NewJob

@@ -6,8 +6,8 @@ import time
 
 from stoker.client import views, wait_reasons
 from stoker.client.queue import Queue
-from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.selectors import parse_selector
+from stoker.core.model import LOCAL
 from stoker.core.states import STATES
 from stoker.errors import UsageError
 from stoker.store import history, job_queries, sweeps

@@ -7,7 +7,7 @@ import os
 from stoker.cli.output import notice
 from stoker.core.formats.command_line import Parsed
 from stoker.core.model import Device, DeviceState
-from stoker.core.policy.placement import is_named
+from stoker.core.policy.eligible import is_named
 from stoker.daemon.gpus.driver_monitor import find_gpus
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.gpu_file import read_gpu_file

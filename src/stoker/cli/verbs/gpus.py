@@ -11,7 +11,7 @@ from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Device
-from stoker.core.policy.placement import is_named
+from stoker.core.policy.eligible import is_named
 from stoker.errors import NotFound, UsageError
 from stoker.store import backends
 from stoker.store.backends import BackendRow

@@ -18,8 +18,8 @@ from stoker.cli.submit_checks import check_job_file
 from stoker.client.job_options import flag_values
 from stoker.client.job_specs import JobSpecs
 from stoker.client.option_values import filled
-from stoker.core.backends.capabilities import LOCAL
 from stoker.core.formats.command_line import Option, Parsed, Verb, parse, positive
+from stoker.core.model import LOCAL
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.interfaces import Host

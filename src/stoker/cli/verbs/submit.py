@@ -241,7 +241,7 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
 
     if parsed["json"]:
         from stoker.client.views import iso, needs_of
-        from stoker.core.backends.capabilities import LOCAL
+        from stoker.core.model import LOCAL
 
         jobs = [
             {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus,

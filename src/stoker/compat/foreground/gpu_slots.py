@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
-from stoker.core.policy.placement import is_named
+from stoker.core.policy.eligible import is_named
 from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.gpus.gpus import ChangingGpus, Gpus
 from stoker.devices.discovery import has_driver

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from stoker.core.model import LOCAL
 from stoker.core.record import Record
 
-LOCAL = "local"
 SLURM = "slurm"
 RAY = "ray"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.core.formats.suggestions import nearest
 from stoker.core.record import Record
 from stoker.errors import Error, Invalid, UsageError, name_option
 
@@ -162,6 +161,7 @@ def _set(values: dict[str, Any], option: Option, name: str, given: str) -> None:
 
 def _unknown(verb: Verb, name: str, table: dict[str, Option]) -> UsageError:
     from stoker.core.formats.known_words import OPTIONS, WITHOUT
+    from stoker.core.formats.suggestions import nearest
 
     takes_jobs = "--gpus" in table
     near = nearest(name, table, OPTIONS)

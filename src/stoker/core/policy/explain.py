@@ -29,10 +29,11 @@ from stoker.core.policy.decide import (
     order_of,
     pool_of,
 )
+from stoker.core.policy.eligible import is_eligible
 from stoker.core.policy.host_room import HostRoom
 from stoker.core.policy.host_share import CORES, CPU_SLOTS, MEMORY, MILLI
 from stoker.core.policy.host_words import amount_words, declared_words, free_words
-from stoker.core.policy.placement import amount_of, is_eligible, likely_end_of_running
+from stoker.core.policy.placement import amount_of, likely_end_of_running
 from stoker.core.record import Record
 
 _OPEN = DeviceState()

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from stoker.core.gpus.measured_group import MAX_MEMBERS
 from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.core.policy.eligible import is_eligible, is_named
 from stoker.core.policy.topology import Topology, topology_of
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
-from stoker.core.profiles.gpu_memory import without_margin
 
 _OPEN = DeviceState()
 # The free part of a device without jobs that counts as all of it: the driver uses a little.
@@ -129,30 +129,6 @@ def is_measured(request: Request) -> bool:
         and request.profile != 0
         and request.gpus == 1
         and not request.exclusive
-    )
-
-
-def is_eligible(request: Request, device: Device) -> bool:
-    """Whether the device, if idle, qualifies for one of the job's GPUs."""
-    if request.memory is not None and _least_memory(request.memory, request) > device.memory:
-        return False
-    if request.min_memory is not None and request.min_memory > device.memory:
-        return False
-    if request.model is not None and request.model.lower() not in device.model.lower():
-        return False
-    return not request.ids or is_named(device, request.ids)
-
-
-def _least_memory(memory: int, request: Request) -> int:
-    return without_margin(memory) if request.is_auto else memory
-
-
-def is_named(device: Device, names: Iterable[str]) -> bool:
-    """Whether one of the names denotes this device: an index, a UUID, or a prefix of one."""
-    return any(
-        name in (device.visible, str(device.number))
-        or (len(name) > 4 and device.uuid.lower().startswith(name.lower()))
-        for name in names
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.core.gpus.sample import Sample
-from stoker.core.policy.placement import is_named
+from stoker.core.policy.eligible import is_named
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.gpus.gpu_file import read_gpu_file
 from stoker.daemon.gpus.gpus import ChangingGpus, Gpus

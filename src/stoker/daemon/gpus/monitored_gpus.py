@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from stoker.core.gpus.occupancy import Occupancy, device_state, occupancy_of
 from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
-from stoker.core.policy.placement import amount_of, capacity, is_named
+from stoker.core.policy.eligible import is_named
+from stoker.core.policy.placement import amount_of, capacity
 from stoker.core.record import Record
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
 from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
