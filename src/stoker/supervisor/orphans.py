@@ -4,12 +4,15 @@ There are three ways to get their exit codes: wait for them, if the daemon becam
 had started the runner); read the process table, until init has reaped them; or query a pidfd, which
 since Linux 6.15 returns the exit status of any process. The daemon therefore keeps a pidfd of each
 job that runs for more than a moment (`ProcessHandles`). If all of them fail, the job is `lost`.
+
+CPU time and peak memory come from the wait, otherwise from samples (used_resources.py).
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import select
 import time
 from collections.abc import Iterable
@@ -22,10 +25,12 @@ from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
+from stoker.supervisor.used_resources import UsedResources, read_used_resources
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
 _POLL_SECONDS = 0.2
+_SAMPLE_SECONDS = 1.0  # of CPU time and memory
 # How long init may take to reap an orphan before its exit code counts as lost.
 _STATUS_SECONDS = 5.0
 _LEFTOVER_GRACE_SECONDS = 2.0
@@ -75,6 +80,7 @@ class _Orphan:
     __slots__ = (
         "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid", "reason",
         "resume_at", "status",
+        "status", "used",
     )  # fmt: skip
 
     def __init__(self, adoption: Adoption) -> None:
@@ -91,7 +97,12 @@ class _Orphan:
         self.reason: str | None = None
         self.status: int | None = None
         self.ended_at: float | None = None
+        self.used = UsedResources()
         if adoption.exited is not None:
+            exited = adoption.exited
+            self.used = UsedResources(
+                exited.user_seconds, exited.system_seconds, exited.max_rss_bytes
+            )
             self.status = adoption.exited.status
             self.ended_at = adoption.exited.ended_at
             self.reason = adoption.exited.reason
@@ -104,6 +115,7 @@ class Orphans:
         self._tag_base = tag_base
         self._handles = handles
         self._by_attempt: dict[int, _Orphan] = {}
+        self._sample_at = 0.0
 
     def __len__(self) -> int:
         return len(self._by_attempt)
@@ -134,7 +146,15 @@ class Orphans:
             else:
                 # The dead runner may have paused it, and no other process would continue it.
                 kill_processes.resume(processes)
+        self._sample(time.monotonic())
         return adopted
+
+    def _sample(self, now: float) -> None:
+        """Read what running attempts have used until now."""
+        self._sample_at = now + _SAMPLE_SECONDS
+        for orphan in self._by_attempt.values():
+            if orphan.handle is not None and orphan.pid is not None and orphan.ended_at is None:
+                orphan.used = orphan.used.at_least(read_used_resources(orphan.pid))
 
     def _open_handle(self, attempt: int, orphan: _Orphan, by_tag: Process | None) -> None:
         """Open a pidfd of the first process of an attempt, unless there is one."""
@@ -202,6 +222,8 @@ class Orphans:
         if any(o.handle is None or o.ended_at for o in self._by_attempt.values()):
             # No pidfd to wait for: the first process has exited, the others are not our children.
             times.append(time.monotonic() + _POLL_SECONDS)
+        if self._by_attempt:
+            times.append(self._sample_at)
         return min(times, default=None)
 
     def reap(self) -> list[RunnerEvent]:
@@ -213,6 +235,8 @@ class Orphans:
             if orphan.resume_at is not None and now >= orphan.resume_at:
                 self.resume(attempt)
         to_kill = [a for a, o in self._by_attempt.items() if o.kill_at and now >= o.kill_at]
+        if now >= self._sample_at:
+            self._sample(now)
         events: list[RunnerEvent] = [*self._kill(to_kill, now)] if to_kill else []
         for orphan in self._by_attempt.values():
             if orphan.handle is not None:
@@ -253,8 +277,11 @@ class Orphans:
         if not _has_exited(orphan.handle):
             return
         orphan.ended_at = orphan.ended_at or time.time()
-        orphan.status = _wait_for_child(orphan.handle)
-        if orphan.status is None:
+        waited = _wait_for_child(orphan.handle)
+        if waited is not None:
+            orphan.status, used = waited
+            orphan.used = orphan.used.at_least(used)
+        else:
             orphan.status = exit_status(orphan.handle)
         if orphan.status is None and orphan.leader is not None and orphan.pid is not None:
             orphan.status = zombie_status(orphan.pid, orphan.leader.started or 0)
@@ -274,6 +301,9 @@ class Orphans:
             status=orphan.status,
             ended_at=orphan.ended_at or time.time(),
             reason=reason,
+            user_seconds=orphan.used.user_seconds,
+            system_seconds=orphan.used.system_seconds,
+            max_rss_bytes=orphan.used.max_rss_bytes,
         )
 
 
@@ -297,17 +327,19 @@ def _has_exited(handle: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _wait_for_child(handle: int) -> int | None:
-    """The wait status of an exited process if it is our child; None otherwise."""
+def _wait_for_child(handle: int) -> tuple[int, UsedResources] | None:
+    """Wait status and use of an exited process if it is our child; None otherwise."""
     try:
-        info = os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG)
+        info = os.waitid(os.P_PIDFD, handle, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if info is None:
+            return None
+        _, status, usage = os.wait4(info.si_pid, os.WNOHANG)
     except ChildProcessError:
         return None
-    if info is None:
-        return None
-    if info.si_code == os.CLD_EXITED:
-        return info.si_status << 8
-    return info.si_status | (0x80 if info.si_code == os.CLD_DUMPED else 0)
+    # Before it executed its program, it was a copy of the runner, and the kernel counts that too.
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = usage.ru_maxrss * 1024 if usage.ru_maxrss > own else 0
+    return status, UsedResources(usage.ru_utime, usage.ru_stime, peak)
 
 
 def exit_status(handle: int) -> int | None:
