@@ -24,6 +24,8 @@ class Settings(Record):
     cores: int = 0  # cores for jobs; 0: those that this process may use
     memory: int = 0  # bytes of memory for jobs; 0: the memory of the host
     resources: tuple[tuple[str, int], ...] = ()  # counters for --need: name and amount
+    limits: bool = False  # whether --cpus and --mem are limits; "enforce" or "off" in the file
+    cgroup: str | None = None  # the cgroup for limits; None: that of the runner
     shell: str | None = None  # None: the submitter's $SHELL
     grace: float = 10.0  # seconds between SIGTERM and SIGKILL
     retry_delay: float = 1.0  # seconds before the first retry; doubles with each attempt
@@ -40,7 +42,7 @@ class Settings(Record):
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
     "bind", "gpu_file", "trace_seconds", "allow_network_fs", "backend", "cores", "memory",
-    "resources",
+    "resources", "limits", "cgroup",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -102,6 +104,8 @@ def _parse(key: str, value: object, where: str) -> object:
             return parse_size(str(value))
         if key == "resources":
             return _counters(value)
+        if key == "limits":
+            return {"enforce": True, "off": False}[str(value).lower()]
         if key in ("cpu_slots", "cores"):
             return max(0, int(str(value)))
         if key in ("allow_network_fs", "leases", "gpus_by_uuid", "bind"):

@@ -31,6 +31,7 @@ CAUSES = {
     "gpu_error": "GPU error",
     "gpu_lost": "its GPU was lost",
     "time_limit": "time limit",
+    "memory_limit": "memory limit",
     "user": "by the user",
     "requeue": "requeued by the job",
     "crowded": "no room beside other jobs on its GPU",

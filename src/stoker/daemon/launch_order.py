@@ -80,7 +80,15 @@ class OrderMaker:
             warm=job.warm,
             modules=profiles.modules_of(self._db, job.profile) if job.warm == "" else "",
         )
-        return order, context
+        return (self._with_limits(order, job) if self._settings.limits else order), context
+
+    def _with_limits(self, order: Order, job: ReadyJob) -> Order:
+        """Limit a job to what it declares; an estimate (`--mem auto`) is not a limit."""
+        request = job.request
+        memory = None if request.is_auto_host else request.host_memory
+        return order._replace(
+            memory_limit=memory, cpu_limit=request.cpus, cgroup=self._settings.cgroup or ""
+        )
 
     def _context(self, id: int) -> tuple[Context, bool, tuple[str, ...]]:
         known = self._contexts.get(id)

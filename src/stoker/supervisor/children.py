@@ -17,7 +17,7 @@ from stoker.core.formats.limit_signal import parse_warning
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.empty_logs import EmptyLogs
-from stoker.supervisor.job_cgroups import JobCgroups
+from stoker.supervisor.job_cgroups import JobCgroups, Limits
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool, PooledLog
@@ -107,7 +107,7 @@ class Children:
         self._servers: ForkServers | None = None
         self._record_exit = record_exit
         self._outer_tags = outer_tags
-        self._cgroups = JobCgroups([]) if cgroups is None else cgroups
+        self._cgroups = JobCgroups([], base=tag_base) if cgroups is None else cgroups
         self._log_pool = log_pool
         self._log_limit = log_limit
         self._spawner = Spawner()
@@ -192,6 +192,9 @@ class Children:
     def _started(self, attempt: _Attempt) -> AttemptStarted | None:
         """Count time limits from now; None if it is not known yet whether its program exists."""
         order = attempt.order
+        if order.memory_limit is not None or order.cpu_limit:
+            limits = Limits(order.memory_limit, order.cpu_limit, order.cgroup)
+            self._cgroups.limit(order.attempt, attempt.pid, limits)
         attempt.mono = time.monotonic()
         if not self._by_attempt:
             self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
@@ -574,6 +577,7 @@ class Children:
                     attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
+                attempt.outcome = self._cgroups.with_cause(attempt.outcome)
                 self._cgroups.remove(attempt.order.attempt)
                 _close(attempt.lease)
                 if attempt.log is not None and self._log_pool is not None:

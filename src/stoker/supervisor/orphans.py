@@ -264,8 +264,9 @@ class Orphans:
             processes = alive.get(attempt)
             if not processes:
                 del self._by_attempt[attempt]
-                JobCgroups.load(self._folder).remove(attempt)
-                over.append(self._outcome(attempt, orphan))
+                cgroups = JobCgroups.load(self._folder)
+                over.append(cgroups.with_cause(self._outcome(attempt, orphan)))
+                cgroups.remove(attempt)
             elif orphan.kill_at is None:
                 kill_processes.terminate(processes)
                 orphan.kill_at = time.monotonic() + _LEFTOVER_GRACE_SECONDS

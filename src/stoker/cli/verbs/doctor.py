@@ -99,6 +99,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _daemon(folder)
     yield from _processes()
     yield from _limits()
+    yield from _job_limits(settings)
     yield from _logout()
     yield from _devices(settings)
 
@@ -274,6 +275,26 @@ def _limits() -> Iterator[Finding]:
     processes, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if processes != resource.RLIM_INFINITY and processes < 256:
         yield Finding("warn", f"limit of processes: only {processes}", "ulimit -u 4096")
+
+
+def _job_limits(settings: Settings) -> Iterator[Finding]:
+    """Whether --cpus and --mem are limits; for the processes of the runner, if there is one."""
+    from stoker.daemon.status import runner_pid
+    from stoker.supervisor.job_cgroups import limit_parent
+    from stoker.supervisor.limit_cgroups import find_problem
+
+    parent = settings.cgroup or limit_parent(runner_pid(settings.state_dir))
+    problem = find_problem(parent)
+    if problem is None and settings.limits:
+        yield Finding("ok", f"--cpus and --mem are limits, in the cgroup `{parent}`")
+    elif settings.limits:
+        yield Finding(
+            "warn", f"--cpus and --mem are reserved, but not enforced: {problem}",
+            "systemd-run --user --scope -p Delegate=yes stoker daemon restart, or set `cgroup`",
+        )  # fmt: skip
+    else:
+        why = "" if problem is None else f", and cannot be here: {problem}"
+        yield Finding("ok", f'--cpus and --mem are reserved, not enforced (limits = "off"){why}')
 
 
 def _logout() -> Iterator[Finding]:

@@ -20,7 +20,7 @@ _PROGRESS_SECONDS = 10.0
 
 # Causes from failure_causes.py that a retry cannot fix.
 DETERMINISTIC = frozenset({"missing_program", "missing_script", "missing_module"})
-_NOT_RETRIED = DETERMINISTIC | {"start_failed", "time_limit"}
+_NOT_RETRIED = DETERMINISTIC | {"start_failed", "time_limit", "memory_limit"}
 
 
 class Verdict(Record):
