@@ -265,7 +265,8 @@ class Orphans:
             if not processes:
                 del self._by_attempt[attempt]
                 cgroups = JobCgroups.load(self._folder)
-                over.append(cgroups.with_cause(self._outcome(attempt, orphan)))
+                end = self._outcome(attempt, orphan)
+                over.append(cgroups.with_cause(end) if isinstance(end, Outcome) else end)
                 cgroups.remove(attempt)
             elif orphan.kill_at is None:
                 kill_processes.terminate(processes)
