@@ -38,7 +38,7 @@ def test_cpu_jobs_run_with_a_broken_driver_and_gpu_jobs_once_it_works(
     assert gpu_lab.state(waits) == "queued"
     gpu_lab.wait_until(lambda: f"no GPU job starts: {how}" in gpu_lab.daemon_log())
     shown = json.loads(gpu_lab.ok("gpus", "--json"))
-    assert shown == {"schema": 2, "gpus": [], "gpu_error": how, "nodes": []}
+    assert (shown["gpus"], shown["gpu_error"], shown["nodes"]) == ([], how, [])
     _repair(host.fake)
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.log(waits) == "on gpu 0\n"

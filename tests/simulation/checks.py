@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-from stoker.core.model import Device
+from stoker.core.model import Device, Start
 from stoker.core.outcome.retry import MAX_LOST_RETRIES
 from stoker.core.states import FINAL, TABLE
 from stoker.store.submit import is_satisfied
@@ -34,6 +35,15 @@ CREATE TRIGGER audit_dependency AFTER UPDATE OF met ON dependencies
   BEGIN INSERT INTO audit_met VALUES (NULL, new.job, new.needs, new.condition); END;
 """
 _EDGES = {(state, target) for state, moves in TABLE.items() for target in moves.values()}
+
+
+def check_no_idle_gpu(starts: Iterable[Start], detail: str) -> None:
+    """I9: no GPU has room for a job that waits. `starts`: those that the daemon does not make."""
+    on_gpus = [start for start in starts if start.devices]
+    if on_gpus:
+        jobs = ", ".join(str(start.job) for start in on_gpus)
+        gpus = ", ".join(str(one) for one in sorted({n for s in on_gpus for n in s.devices}))
+        raise Violation(f"I9: GPU {gpus} is idle while job {jobs} may run there: {detail}")
 
 
 class Checker:

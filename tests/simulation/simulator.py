@@ -17,7 +17,7 @@ from stoker.errors import Error
 from stoker.store import changes, edits
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.submit import Submission
-from tests.simulation.checks import Checker
+from tests.simulation.checks import Checker, check_no_idle_gpu
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import KILL, DaemonDied, RunnerDied, Violation, World
 
@@ -97,7 +97,7 @@ class Simulator:
             self._check_idle_devices(self._daemon)
 
     def _check_idle_devices(self, daemon: SimDaemon) -> None:
-        """I8: no job waits that a freshly loaded snapshot would start."""
+        """I8, and I9 for GPUs: no job waits that a freshly loaded snapshot would start."""
         if not daemon.is_working or daemon.has_work():
             return
         now, loop = self.world.clock.mono(), daemon.loop
@@ -108,15 +108,19 @@ class Simulator:
         if not snapshot.waiting:
             return
         self.checker.counts["decisions compared"] += 1
+        if any(job.request.gpus for job in snapshot.waiting):
+            self.checker.counts["GPUs checked"] += 1
         starts = decide(limit_waiting_jobs(snapshot)).starts
         if not starts:
             return
         missed = daemon.without_faults(loop.missed_starts)
         if missed:
+            check_no_idle_gpu(missed, "a fresh snapshot starts them, the daemon does not")
             raise Violation(f"I8: a fresh snapshot starts {missed}, the daemon does not")
         wake = daemon.next_wake()
         longest = MAX_PAUSE_SECONDS if loop.is_paused else 1.0
         if wake is None or wake > now + longest:
+            check_no_idle_gpu(starts, f"the daemon sleeps until {wake}")
             raise Violation(f"I8: {starts} could start, and the daemon sleeps until {wake}")
 
     def _step_a_process(self) -> bool:

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from stoker.core.model import Start
 from stoker.daemon import job_starter
+from stoker.daemon.job_starter import JobStarter
+from stoker.daemon.loop import Loop
 from stoker.store.profiles import Profiles
+from stoker.supervisor.messages import RunnerEvent
 from tests.simulation.daemon import SimRunnerClient
 from tests.simulation.runner import Runner
 from tests.simulation.simulator import run
@@ -37,6 +41,7 @@ def test_invariants_hold_through_all_faults(first: int, tmp_path: Path) -> None:
     assert counts["daemon deaths"] > 20
     assert counts["runner deaths"] > 5
     assert counts["decisions compared"] > 100
+    assert counts["GPUs checked"] > 100
 
 
 @pytest.mark.slow
@@ -70,7 +75,7 @@ def test_loop_that_keeps_old_estimates_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Profiles, "changed", lambda profiles, id: None)
-    with pytest.raises(Violation, match="I8: a fresh snapshot starts"):
+    with pytest.raises(Violation, match=r"I[89]: .*a fresh snapshot starts"):
         _run_block(0, tmp_path, seeds=200)
 
 
@@ -78,8 +83,39 @@ def test_loop_that_does_not_decide_again_as_time_passes_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_starter, "_DECIDE_AGAIN_SECONDS", 1e6)
-    with pytest.raises(Violation, match=r"I8: .*the daemon sleeps until"):
+    with pytest.raises(Violation, match=r"I[89]: .*the daemon sleeps until"):
         _run_block(0, tmp_path, seeds=200)
+
+
+def test_loop_that_leaves_a_gpu_idle_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that starts one job for each decision, although others could start as well."""
+    claim_all = JobStarter._claim_all
+
+    def claim_first(starter: JobStarter, starts: tuple[Start, ...]) -> int:
+        claim_all(starter, starts[:1])
+        return len(starts)
+
+    monkeypatch.setattr(JobStarter, "_claim_all", claim_first)
+    with pytest.raises(Violation, match=r"I9: GPU [0-9, ]+ is idle while job [0-9, ]+ may run"):
+        _run_block(0, tmp_path)
+
+
+def test_loop_that_ignores_a_free_gpu_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that does not decide again when a job ends."""
+
+    def receive(loop: Loop, events: list[RunnerEvent]) -> None:
+        may_start = loop._state.may_start
+        receive_all(loop, events)
+        loop._state.may_start = may_start
+
+    receive_all = Loop.receive
+    monkeypatch.setattr(Loop, "receive", receive)
+    with pytest.raises(Violation, match=r"I9: GPU [0-9, ]+ is idle while job [0-9, ]+ may run"):
+        _run_block(0, tmp_path)
 
 
 def test_runner_that_rolls_the_journal_before_it_reports_starts_is_detected(

@@ -333,8 +333,8 @@ class Loop:
     def missed_starts(self) -> list[Start]:
         """The starts that a freshly loaded snapshot would make and this loop would not.
 
-        Empty unless a cache of the loop is out of date. Reads only, and only while the loop has
-        nothing to record.
+        Empty unless a cache of the loop is out of date, or no decision is due although a job could
+        start. Reads only, and only while the loop has nothing to record.
         """
         state = self._state
         if self._events or state.is_stale or state.may_start or state.claims_wait:
@@ -343,8 +343,8 @@ class Loop:
             return []
         if self.is_paused or not self.takes_work or self._was_changed():
             return []
-        if self._starter.would_start():  # time has passed, and the next tick starts it
-            return []
+        if state.decide_at is not None and self._starter.would_start():
+            return []  # time has passed, and the tick that is due then starts it
         fresh, _ = load_snapshot(
             self.db, self._clock.mono(), self._starter.clock_offset, self.gpus.in_order,
             self.gpus.states, self.host.cpu_slots, MAX_JOBS_PER_GROUP, self.host.resources,

@@ -24,6 +24,7 @@ from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.daemon.helpers.backend_driver_processes import BackendDriverProcesses
 from stoker.daemon.helpers.sweep_driver_process import SweepDriverProcess
 from stoker.daemon.helpers.usage_recorder_process import UsageRecorderProcess
+from stoker.daemon.idle_check import IdleCheck
 from stoker.daemon.interfaces import EventListener, Host
 from stoker.daemon.loop import Loop
 from stoker.daemon.recovery import recover
@@ -91,6 +92,7 @@ class Daemon(EventListener):
         self._loop = Loop(
             self._db, self, host, gpus, settings, self._clock, self, next_attempt=first
         )
+        self._idle_check = IdleCheck(self._loop, self._clock)
         self._last_message = ""
         self._restarts = RestartBackoff()  # of the runner
         self._restarts.started(time.monotonic())
@@ -217,10 +219,7 @@ class Daemon(EventListener):
         A difference is a defect in the loop's caches. It is logged and the caches are read again,
         so a job waits half a minute at most.
         """
-        try:
-            missed = self._loop.missed_starts()
-        except sqlite3.Error:
-            return  # the database is busy or the disk is full; the next check is soon
+        missed = self._idle_check.missed_starts()
         if missed:
             starts = ", ".join(f"job {one.job} on GPUs {list(one.devices)}" for one in missed)
             self._note(f"error: cached state was out of date and is read again; missed: {starts}")

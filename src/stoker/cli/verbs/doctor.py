@@ -7,11 +7,13 @@ import resource
 import shutil
 import sqlite3
 import sys
+import time
 from collections.abc import Iterator
 
 from stoker.cli.output import plural, print_json
 from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
 from stoker.core.formats.command_line import Option, Parsed, Verb
+from stoker.core.formats.durations import format_duration
 from stoker.core.formats.sizes import format_size
 from stoker.core.model import Device
 from stoker.core.record import Record
@@ -32,8 +34,10 @@ from stoker.store import backups, job_queries
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
+    Database,
     open_database,
 )
+from stoker.store.idle_counts import idle_count
 from stoker.supervisor import job_processes, locks, process_tags
 from stoker.supervisor.process_table import STOPPED, process_state
 from stoker.supervisor.sockets import connect
@@ -136,6 +140,7 @@ def _database(folder: str) -> Iterator[Finding]:
         if ahead:
             yield Finding("bad", f"the database lacks records: job {id_ranges(ahead)} was started,"
                           " but is not in it", "stoker doctor --repair")  # fmt: skip
+        yield from _idle_gpus(db)
         with db.transaction():
             pass
     except (Error, sqlite3.Error) as error:
@@ -147,6 +152,19 @@ def _database(folder: str) -> Iterator[Finding]:
         db.close()
     known = backups.newest(folder)
     yield Finding("ok", f"{plural(len(known), 'snapshot')} of the database")
+
+
+def _idle_gpus(db: Database) -> Iterator[Finding]:
+    """Whether GPUs were idle although a job could have run; that is a defect of Stoker."""
+    count = idle_count(db)
+    if not count.occasions:
+        yield Finding("ok", "no GPU was idle while a job could run")
+        return
+    times = "once" if count.occasions == 1 else f"{count.occasions} times"
+    at = time.strftime("%Y-%m-%d %H:%M", time.localtime(count.last_at))
+    yield Finding("warn", f"a GPU was idle {times} while a job could run,"
+                  f" {format_duration(count.seconds)} in total, last at {at}",
+                  "this is a defect of Stoker: report it with the file daemon.log")  # fmt: skip
 
 
 def _users_of(path: str) -> list[int]:

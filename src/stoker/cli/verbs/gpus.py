@@ -15,6 +15,7 @@ from stoker.core.policy.eligible import is_named
 from stoker.errors import NotFound, UsageError
 from stoker.store import backends
 from stoker.store.backends import BackendRow
+from stoker.store.idle_counts import idle_count
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
     gpus, error = load_gpu_views(queue.db, queue.settings)
     host = load_host_view(queue.db, queue.settings).as_json()
     return {
-        "gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "host": host, "nodes": nodes
+        "gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "host": host, "nodes": nodes,
+        "idle_with_runnable_job": idle_count(queue.db).as_json(),
     }  # fmt: skip
 
 
