@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from stoker.supervisor.process_table import read_process
 from tests.lab import Lab, wait_until
-from tests.warm.helpers import notes, servers, write_modules
+from tests.warm.helpers import notes, outcomes, servers, write_modules
 
 _WHERE = "import heavy, os; print(heavy.PID == os.getpid(), heavy.VALUE)"
 
@@ -59,6 +60,24 @@ def test_jobs_with_the_same_folder_and_environment_share_a_server(lab: Lab, modu
     lab.wait(*jobs)
     assert len({tuple(_lines(lab, job)) for job in jobs}) == 1
     assert len(servers(lab)) == 1
+
+
+def test_many_jobs_start_at_once_from_one_server(new_lab: Callable[..., Lab]) -> None:
+    lab = new_lab(devices=16)
+    lab.env["PYTHONPATH"] = str(write_modules(lab.folder))
+    text = "import sys, heavy\nprint(sys.argv[1], heavy.PID)\nsys.exit(int(sys.argv[1]) % 3)"
+    script = _script(lab, text)
+    lines = [f"{sys.executable} {script} {n} #stoker --warm=heavy" for n in range(64)]
+    made = lab.ok("submit", "-q", "--file", "-", input="\n".join(lines))
+    lab.wait(timeout=120)
+    found = outcomes(lab)
+    pids = set()
+    for number, job in enumerate(map(int, made.split())):
+        *_, code, _, output = found[job]
+        assert code == number % 3
+        assert output.split()[-2] == str(number)
+        pids.add(output.split()[-1])
+    assert len(pids) == 1
 
 
 def test_first_run_is_recorded_and_the_next_finds_its_modules_imported(lab: Lab) -> None:
@@ -190,6 +209,20 @@ def test_initialized_cuda_means_a_cold_start_with_a_note(lab: Lab, modules: Path
     (torch / "cuda.py").write_text("def is_initialized(): return True\n")
     job = _run(lab, "--warm=torch", "--", sys.executable, "-c", "print('ran')")
     assert (lab.log(job), notes(lab, job)) == ("ran\n", ["importing its modules initialized CUDA"])
+
+
+def test_counted_gpus_mean_a_cold_start_with_a_note(lab: Lab, modules: Path) -> None:
+    torch = modules / "torch"
+    torch.mkdir()
+    (torch / "__init__.py").write_text("from . import cuda\n")
+    (torch / "cuda.py").write_text(
+        "import os\nPID = os.getpid()\ndef _is_in_bad_fork(): return os.getpid() != PID\n"
+    )
+    job = _run(lab, "--warm=torch", "--", sys.executable, "-c", "print('ran')")
+    assert lab.log(job) == "ran\n"
+    assert notes(lab, job) == [
+        "importing its modules counted the GPUs, after which a fork cannot use CUDA"
+    ]
 
 
 def test_open_device_files_forbid_a_fork(tmp_path: Path) -> None:

@@ -79,8 +79,7 @@ class Adoption(Record):
 class _Orphan:
     __slots__ = (
         "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid", "reason",
-        "resume_at", "status",
-        "status", "used",
+        "resume_at", "status", "used",
     )  # fmt: skip
 
     def __init__(self, adoption: Adoption) -> None:

@@ -36,7 +36,7 @@ import warnings  # noqa: E402
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Any, NoReturn
 
@@ -159,7 +159,6 @@ class Server:
         self.first_path = first_path(fields["kind"], os.fsdecode(_system(fields["program"])))
         if self.first_path is not None:
             sys.path.insert(0, self.first_path)
-        culprit = None  # the first module that started a thread
         for name in fields["modules"]:
             try:
                 __import__(name)
@@ -168,14 +167,16 @@ class Server:
                     text = str(error) or type(error).__name__
                     self._send("unfit", {"why": f"cannot import `{name}`: {text}"})
                     return
-            if culprit is None and _threads() > 1:
-                culprit = name
+            if _has_threads():
+                text = f"importing `{name}` started a thread"
+                self._send("unfit", {"why": text, "module": name})
+                return
         self.output = _collected_output(self._captured)
         gc.collect()
         gc.freeze()  # collections in jobs do not write to, and so copy, these objects
-        why = _why_unfit(culprit)
+        why = _why_unfit()
         if why is not None:
-            self._send("unfit", {"why": why, "module": culprit})
+            self._send("unfit", {"why": why})
             return
         self._files = _marks(_source_files())
         _failpoint("server.before_ready")
@@ -248,23 +249,35 @@ def _threads() -> int:
     return len(os.listdir("/proc/self/task"))
 
 
-def _why_unfit(culprit: str | None) -> str | None:
-    """Why this process must not be forked; None if it may.
+def _has_threads() -> bool:
+    """Whether a thread would be missing after a fork.
 
     Libraries that handle forks (OpenBLAS) stop their threads before one, so a fork is tried.
     """
+    if _threads() == 1:
+        return False
     threading = sys.modules.get("threading")
-    culprit = culprit or "a module"
     if threading is not None and threading.active_count() > 1:
-        return f"importing `{culprit}` started a thread"
+        return True
+    _fork_for(lambda: False)
+    return _threads() > 1
+
+
+def _fork_for(check: Callable[[], bool]) -> bool:
+    """The result of a function in a forked process."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # about threads
         pid = os.fork()
         if pid == 0:
-            os._exit(0)
-    os.waitpid(pid, 0)
-    if _threads() > 1:
-        return f"importing `{culprit}` started a thread"
+            try:
+                os._exit(int(check()))
+            finally:
+                os._exit(0)
+    return os.waitpid(pid, 0)[1] == 1 << 8
+
+
+def _why_unfit() -> str | None:
+    """Why this process must not be forked; None if it may."""
     with open(f"/proc/self/task/{os.getpid()}/children") as file:
         if file.read().strip():
             return "importing its modules started a process"
@@ -287,12 +300,16 @@ def why_device_open(prefixes: tuple[str, ...] = _DEVICE_FILES) -> str | None:
 
 
 def _why_cuda_used() -> str | None:
+    """Torch counts GPUs in a way that makes CUDA unusable after a fork, and then knows that."""
     torch = sys.modules.get("torch")
-    try:
-        is_used = torch is not None and torch.cuda.is_initialized()
-    except Exception:
+    cuda = getattr(torch, "cuda", None)
+    if cuda is None:
         return None
-    return "importing its modules initialized CUDA" if is_used else None
+    if hasattr(cuda, "is_initialized") and cuda.is_initialized():
+        return "importing its modules initialized CUDA"
+    if hasattr(cuda, "_is_in_bad_fork") and _fork_for(cuda._is_in_bad_fork):
+        return "importing its modules counted the GPUs, after which a fork cannot use CUDA"
+    return None
 
 
 def _source_files() -> list[str]:
