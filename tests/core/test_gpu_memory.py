@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.core.model import Device, Request
-from stoker.core.profiles.gpu_memory import after_oom, budget, sharing_advice
+from stoker.core.profiles.gpu_memory import after_oom, budget
+from stoker.core.profiles.sharing_advice import sharing_advice
 
 GIB = 1 << 30
 GPUS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=40 * GIB))
@@ -20,6 +21,25 @@ def test_budget_is_ten_percent_above_the_peak_in_round_steps(peak: int) -> None:
 def test_advice_says_how_many_jobs_fit_on_one_gpu() -> None:
     advice = sharing_advice(Request(1), 8 * GIB, GPUS)
     assert advice == "8 of these jobs fit on one GPU: add --gpu-mem 9G"
+
+
+def test_advice_respects_the_cores_of_the_host() -> None:
+    advice = sharing_advice(Request(1), GIB, GPUS, cores=16)
+    assert advice == (
+        "8 of these jobs fit on one GPU with 16 cores for 2 GPUs: add --gpu-mem 1280M"
+    )
+    assert sharing_advice(Request(1, cpus=8), GIB, GPUS, cores=16) is None
+    assert sharing_advice(Request(1), 8 * GIB, GPUS, cores=64) == (
+        "8 of these jobs fit on one GPU: add --gpu-mem 9G"
+    )
+
+
+def test_advice_reports_the_measured_throughput() -> None:
+    speeds = {1: 54.0, 4: 43.5, 8: 22.0}
+    advice = sharing_advice(Request(1), 8 * GIB, GPUS, 64, speeds)
+    words = "4 of these run at once on one GPU: 3.2 times the throughput; 8: 3.3 times"
+    assert advice == f"8 of these jobs fit on one GPU: add --gpu-mem 9G; {words}"
+    assert sharing_advice(Request(1, is_auto=True), 8 * GIB, GPUS, 64, speeds) == words
 
 
 @pytest.mark.parametrize(

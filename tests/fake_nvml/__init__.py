@@ -64,6 +64,7 @@ class _Unit:
     used: int = 0
     util: int = 0
     power: int = 70_000  # milliwatts
+    power_limit: int = 700_000
     temp: int = 30
     energy: int = 0  # millijoules
     ecc: int = 0

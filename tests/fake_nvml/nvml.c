@@ -5,8 +5,8 @@
      init CODE                          nvmlInit fails (0: it works)
      fail FUNCTION|* CODE [UUID]        calls fail, of all devices or of one
      hang FUNCTION|*                    calls do not return until the file says otherwise
-     gpu UUID key=value... model=...    pci minor total reserved used util power temp energy ecc
-                                        mig lost; `none` is a value that the GPU does not report;
+     gpu UUID key=value... model=...    pci minor total reserved used util power
+                                        power_limit temp energy ecc mig lost; `none` is a value that the GPU does not report;
                                         numa=NODE cpus=0-3,8 links=MINOR,MINOR (by NVLink)
      slice UUID of=UUID key=value...    a MIG slice: instance total reserved used
      process WHERE PID BYTES|hidden compute|graphics|both while_alive|sticky
@@ -45,8 +45,8 @@ typedef unsigned long long u64;
 /* A GPU, or a slice if `parent` is not empty. */
 struct unit {
     char uuid[NAME], model[NAME], pci[32], parent[NAME], cpus[NAME], links[NAME];
-    long long minor, total, reserved, used, util, power, temp, energy, ecc, mig, lost, instance;
-    long long numa;
+    long long minor, total, reserved, used, util, power, power_limit, temp, energy, ecc, mig, lost;
+    long long instance, numa;
 };
 struct process { char where[NAME]; int pid; u64 bytes; int compute, graphics, sticky; };
 struct rule { char function[NAME], uuid[NAME]; int code; };
@@ -102,6 +102,7 @@ static void read_unit(char *rest) {
         else if (!strcmp(word, "used")) unit->used = number(value);
         else if (!strcmp(word, "util")) unit->util = number(value);
         else if (!strcmp(word, "power")) unit->power = number(value);
+        else if (!strcmp(word, "power_limit")) unit->power_limit = number(value);
         else if (!strcmp(word, "temp")) unit->temp = number(value);
         else if (!strcmp(word, "energy")) unit->energy = number(value);
         else if (!strcmp(word, "ecc")) unit->ecc = number(value);
@@ -476,6 +477,7 @@ static int value(const char *function, struct device *device, long long (*of)(st
 
 static long long util_of(struct unit *unit) { return unit->util; }
 static long long power_of(struct unit *unit) { return unit->power; }
+static long long power_limit_of(struct unit *unit) { return unit->power_limit; }
 static long long temp_of(struct unit *unit) { return unit->temp; }
 static long long energy_of(struct unit *unit) { return unit->energy; }
 static long long ecc_of(struct unit *unit) { return unit->ecc; }
@@ -493,6 +495,13 @@ int nvmlDeviceGetUtilizationRates(struct device *device, struct utilization *uti
 int nvmlDeviceGetPowerUsage(struct device *device, unsigned *milliwatts) {
     long long result = 0;
     int code = value(__func__, device, power_of, &result);
+    *milliwatts = (unsigned)result;
+    return code;
+}
+
+int nvmlDeviceGetEnforcedPowerLimit(struct device *device, unsigned *milliwatts) {
+    long long result = 0;
+    int code = value(__func__, device, power_limit_of, &result);
     *milliwatts = (unsigned)result;
     return code;
 }

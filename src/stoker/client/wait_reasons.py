@@ -14,6 +14,7 @@ from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
 from stoker.client.views import process_words, result_words, state_words
 from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import device_state
+from stoker.core.gpus.saturation import is_saturated
 from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
 from stoker.core.policy.decide import (
     HOST_RESERVED,
@@ -137,6 +138,8 @@ def _device_states(
             states[gpu.device.number] = DeviceState(closed_reason=closed)
         else:
             state = device_state(gpu.device, gpu.occupancy, running, closed)
+            if gpu.sample is not None and len(gpu.occupancy.ours) == 1:
+                state = state._replace(is_saturated=is_saturated(gpu.sample))
             states[gpu.device.number] = _with_leases(state, gpu)
     return tuple(gpu.device for gpu in gpu_views), states
 

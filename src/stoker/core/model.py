@@ -155,6 +155,7 @@ class DeviceState(Record):
     note: str | None = None  # the other processes in words
     closes_briefly: bool = False  # closed only for a moment: reservations stay
     takes_followers: bool = False  # jobs may start beside one whose memory is being measured
+    is_saturated: bool = False  # one job alone uses all of its compute power
 
 
 class WaitingJob(Record):

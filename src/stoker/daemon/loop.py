@@ -22,6 +22,7 @@ from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.event_recorder import EventRecorder, Finished
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.memory_actions import MemoryAction
+from stoker.daemon.gpus.speed_meter import SpeedMeter
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.job_starter import JobStarter
 from stoker.daemon.launch_order import OrderMaker
@@ -88,6 +89,7 @@ class Loop:
             next_attempt=next_attempt,
         )  # fmt: skip
         self._live_claims = LiveClaims(db, self._store, self._state, self.running)
+        self._speeds = SpeedMeter(orders.folder_for)
         self.refreshes = 0  # how often the queue was read again
         self._events: list[RunnerEvent] = []  # received, not yet recorded
         self._stops: dict[int, float | None] = {}  # jobs to stop, with their grace
@@ -123,6 +125,8 @@ class Loop:
     def follow_memory(self, actions: list[MemoryAction]) -> None:
         """Pause, continue and requeue jobs, and change their claims, after a sample of GPUs."""
         self._live_claims.apply(actions, self.parent, self._clock)
+        clock = self._clock
+        self._speeds.check(self.running, self.gpus.states, clock.mono(), clock.wall())
 
     def jobs_resumed(self) -> None:
         """After a crash: continue all jobs that are recorded as paused."""
@@ -207,6 +211,7 @@ class Loop:
         try:
             self._starter.reconsider(now)
             has_news = self._events or self._live_claims.has_unrecorded
+            has_news = has_news or self._speeds.has_unrecorded
             if not (has_news or state.needs_tick(self._clock) or self._was_changed()):
                 return False
             if state.commit_at is None:
@@ -251,6 +256,8 @@ class Loop:
     def _record(self) -> list[Finished]:
         self._record_devices()
         self._live_claims.record()
+        for profile in self._speeds.record(self.db):
+            self._profiles.changed(profile)
         self._send_stops()
         finished = self._recorder.record(self._events, self.running)
         for end in finished:
@@ -305,6 +312,7 @@ class Loop:
         self._clock_offset = self._starter.clock_offset
         self._events.clear()
         self._live_claims.committed()
+        self._speeds.committed()
         self.gpus.quarantines_recorded(self._quarantined)
 
     def _roll_back(self) -> None:

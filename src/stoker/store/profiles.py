@@ -25,6 +25,7 @@ class Profiles:
     def forget(self) -> None:
         self._read: set[int] = {0}
         self._known: dict[int, Estimate] = {}
+        self._speeds: dict[int, dict[int, float]] = {}
         self._typical: float | None = None
 
     def changed(self, id: int) -> None:
@@ -41,10 +42,13 @@ class Profiles:
                 estimate = _estimate(self._db, id)
                 if estimate is not None:
                     self._known[id] = estimate
+                speeds = shared_speeds(self._db, id)
+                if speeds:
+                    self._speeds[id] = speeds
             has_unknown = has_unknown or id not in self._known
         if self._typical is None and has_unknown:
             self._typical = typical_seconds(self._db)
-        return Estimates(self._known, self._typical or 0.0)
+        return Estimates(self._known, self._typical or 0.0, self._speeds)
 
 
 def _estimate(db: Database, id: int) -> Estimate | None:
@@ -73,6 +77,26 @@ def profile_id(db: Database, key: str) -> tuple[int, int]:
         return int(db.execute("INSERT INTO profiles (key) VALUES (?)", (data,)).lastrowid or 0), 0
     known = None if row[1] is None else Estimate(row[1], row[2], max(1, row[3]))
     return int(row[0]), length_class(known)
+
+
+def shared_speeds(db: Database, profile: int) -> dict[int, float]:
+    """Return the speed of one job of a profile by the number of such jobs on its GPU."""
+    rows = db.execute("SELECT jobs, speed FROM shared_speeds WHERE profile = ?", (profile,))
+    return dict(rows.fetchall())
+
+
+def learn_speed(db: Database, profile: int, jobs: int, speed: float) -> None:
+    """Record the speed of one of `jobs` jobs of a profile on one GPU."""
+    from stoker.core.profiles.shared_speed import update_speed
+
+    row = db.execute(
+        "SELECT speed, runs FROM shared_speeds WHERE profile = ? AND jobs = ?", (profile, jobs)
+    ).fetchone()
+    known, runs = row or (None, 0)
+    db.execute(
+        "INSERT OR REPLACE INTO shared_speeds (profile, jobs, runs, speed) VALUES (?, ?, ?, ?)",
+        (profile, jobs, runs + 1, update_speed(known, runs, speed)),
+    )
 
 
 def learn_live(db: Database, profile: int, peak: int, provisional: int | None) -> bool:

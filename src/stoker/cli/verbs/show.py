@@ -16,11 +16,14 @@ from stoker.core.formats.sizes import format_size
 from stoker.core.formats.terminal import printable
 from stoker.core.policy.explain import needs
 from stoker.core.profiles.estimates import Estimate
-from stoker.core.profiles.gpu_memory import budget, sharing_advice
+from stoker.core.profiles.gpu_memory import budget
+from stoker.core.profiles.sharing_advice import sharing_advice
 from stoker.core.states import WAITING
 from stoker.errors import UsageError
+from stoker.settings import cores
 from stoker.store import job_queries, sweeps
 from stoker.store.job_queries import AttemptRow, JobRow
+from stoker.store.profiles import shared_speeds
 
 # Fields in an `edited` event, as users know them.
 _EDITED = {
@@ -177,7 +180,13 @@ def _profile(queue: Queue, row: JobRow) -> str:
     if known.memory is not None:
         need = budget(known.memory)
         words.append(f"needs {format_size(need)} of GPU memory")
-        advice = sharing_advice(row.request, known.memory, queue.devices())
+        advice = sharing_advice(
+            row.request,
+            known.memory,
+            queue.devices(),
+            cores(queue.settings),
+            shared_speeds(queue.db, row.profile),
+        )
         if advice is not None:
             words.append(advice)
     return "; ".join(words)

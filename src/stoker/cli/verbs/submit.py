@@ -228,9 +228,10 @@ def _suggest(queue: Queue, job: int) -> None:
     row = job_queries.job(queue.db, job)
     known = job_queries.profile_of(queue.db, row.profile) if row.gpus else None
     if known is not None and known.memory is not None and known.runs >= 3:
-        from stoker.core.profiles.gpu_memory import sharing_advice
+        from stoker.core.profiles.sharing_advice import sharing_advice
+        from stoker.settings import cores
 
-        advice = sharing_advice(row.request, known.memory, queue.devices())
+        advice = sharing_advice(row.request, known.memory, queue.devices(), cores(queue.settings))
         if advice is not None:
             notice(advice)
 

@@ -241,6 +241,8 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
         if state.note is not None:
             words.append(f"is used by others: {state.note}")
         room = pool.rooms[device.number]
+        if request.profile and pool.gains_nothing(request, room):
+            words.append("would not do more work with another job of this kind")
         if request.memory is not None and 0 < room.free < amount_of(request, device):
             words.append(f"has {format_size(room.free)} free")
         elif len(jobs) + len(next_jobs) < device.slots and state == _OPEN:

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stoker.core.gpus.measured_group import MAX_MEMBERS
 from stoker.core.model import Device, HostResources, Request, RunningJob
-from stoker.core.policy.placement import amount_of, capacity
+from stoker.core.policy.placement import amount_of, capacity, is_measured
 from stoker.core.record import Record
 
 CPU_SLOTS = "cpu slots"
@@ -91,6 +92,8 @@ def thread_share(
     """
     if request.cpus or not request.gpus:
         return request.cpus or 1
+    if is_measured(request):  # it shares its GPU with others of its profile
+        return max(1, cores // MAX_MEMBERS // max(1, sum(1 for _ in all_devices)))
     part = sum(
         min(1.0, amount_of(request, device) / max(1, capacity(device))) for device in devices
     )

@@ -14,6 +14,7 @@ from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.eligible import is_eligible, is_named
 from stoker.core.policy.topology import Topology, topology_of
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
+from stoker.core.profiles.shared_speed import gains, most_together
 
 _OPEN = DeviceState()
 # The free part of a device without jobs that counts as all of it: the driver uses a little.
@@ -24,8 +25,8 @@ class DeviceRoom:
     """The free room on one device."""
 
     __slots__ = (
-        "closes_briefly", "device", "free", "has_other_processes", "is_closed", "jobs", "measured",
-        "takes_followers", "total",
+        "closes_briefly", "device", "free", "has_other_processes", "is_closed", "is_saturated",
+        "jobs", "measured", "of_profile", "takes_followers", "total",
     )  # fmt: skip
 
     def __init__(self, device: Device, state: DeviceState) -> None:
@@ -38,6 +39,8 @@ class DeviceRoom:
         self.takes_followers = state.takes_followers
         self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
         self.measured: dict[int, int] = {}  # jobs without an estimate yet, by profile
+        self.of_profile: dict[int, int] = {}  # jobs with `auto`, by profile
+        self.is_saturated = state.is_saturated
 
     def takes_follower(self, request: Request) -> bool:
         """Whether the job may start beside one of its profile whose memory is being measured."""
@@ -64,6 +67,8 @@ class DeviceRoom:
         amount = self.amount_of(request)
         if is_measured(request):
             self.measured[request.profile] = self.measured.get(request.profile, 0) + 1
+        if request.profile:
+            self.of_profile[request.profile] = self.of_profile.get(request.profile, 0) + 1
         self.take(amount, end, since)
         return amount
 
@@ -146,6 +151,7 @@ class DevicePool:
         self.now = now
         self._topology = topology_of(devices)
         self.rooms = {d.number: DeviceRoom(d, states.get(d.number, _OPEN)) for d in devices}
+        self._estimates = estimates
         self._possible: dict[Request, bool] = {}
         # By reserved device: the amount left for jobs that end after the reservation is due.
         self._kept: dict[int, int] = {}
@@ -186,6 +192,8 @@ class DevicePool:
         avoided = self._avoided(request) if request.avoid else ()
         found = []
         for place, (number, room) in enumerate(self.rooms.items()):
+            if request.profile and self.gains_nothing(request, room):
+                continue
             follows = number not in kept and room.takes_follower(request)
             if room.free <= 0 and not follows:
                 continue
@@ -206,6 +214,17 @@ class DevicePool:
             return self._best_connected(found, request.gpus, self._topology)
         found.sort()
         return tuple(sorted(number for _, _, _, number in found[: request.gpus]))
+
+    def gains_nothing(self, request: Request, room: DeviceRoom) -> bool:
+        """Whether one more job with `auto` on the device would not increase its throughput."""
+        if not request.is_auto or request.gpus != 1:
+            return False
+        speeds = self._estimates.speeds.get(request.profile, {})
+        count = room.of_profile.get(request.profile, 0)
+        if room.is_saturated and room.jobs and (count or is_measured(request)):
+            return not gains(speeds)
+        limit = most_together(speeds) if count else None
+        return limit is not None and count >= limit
 
     def _best_connected(
         self, found: list[tuple[bool, float, int, int]], count: int, topology: Topology
@@ -256,6 +275,8 @@ class DevicePool:
         for number, room in self.rooms.items():
             amount = amount_of(request, room.device)
             is_candidate = number not in avoided and is_eligible(request, room.device)
+            if request.profile and self.gains_nothing(request, room):
+                continue  # it has room, and waits for a job of its profile to end
             if is_candidate and room.could_fit(amount):
                 times.append((*room.fits_at(amount, self.now), number))
         if len(times) < request.gpus:

@@ -68,11 +68,15 @@ def length_class(known: Estimate | None) -> int:
     return 0 if known is None else max(1, int(known.seconds).bit_length())
 
 
+_NO_SPEEDS: Mapping[int, Mapping[int, float]] = {}
+
+
 class Estimates(Record):
     """The estimates for one decision. Jobs without a profile have the profile 0."""
 
     by_profile: Mapping[int, Estimate]
     typical: float = 0.0  # seconds, for jobs without an estimate
+    speeds: Mapping[int, Mapping[int, float]] = _NO_SPEEDS  # of a job, by profile and jobs on a GPU
 
     def of(self, profile: int) -> Estimate | None:
         return self.by_profile.get(profile)

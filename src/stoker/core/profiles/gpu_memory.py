@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Device, Request
+from stoker.core.model import Request
 
 _GRAIN = 256 << 20
 _SMALLEST = 1 << 30
@@ -53,15 +53,3 @@ def after_oom(
             return request._replace(exclusive=True, memory=None, is_auto=False)
         return request._replace(memory=bigger, is_auto=False)
     return request
-
-
-def sharing_advice(request: Request, peak: int, devices: tuple[Device, ...]) -> str | None:
-    """Return a hint if several such jobs fit on one GPU; None if the GPU cannot be shared."""
-    if not request.gpus or request.memory is not None or request.is_auto or request.exclusive:
-        return None
-    need = budget(peak)
-    count = max((device.memory // need for device in devices), default=0)
-    if count < 2:
-        return None
-    size = f"{need >> 30}G" if need % (1 << 30) == 0 else f"{need >> 20}M"
-    return f"{count} of these jobs fit on one GPU: add --gpu-mem {size}"

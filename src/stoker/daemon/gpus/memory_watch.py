@@ -15,6 +15,7 @@ from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.measured_group import MAX_PAUSE_SECONDS, GroupStep, Member, advance_group
 from stoker.core.gpus.occupancy import Occupancy
 from stoker.core.gpus.sample import GpuSample
+from stoker.core.gpus.saturation import is_saturated
 from stoker.core.model import Device, DeviceState, RunningJob
 from stoker.core.policy.placement import DeviceRoom, amount_of, capacity, is_measured
 from stoker.core.profiles.live_memory import (
@@ -40,6 +41,9 @@ POLL_SECONDS = 0.1
 # With less free memory than this, a job returns to the queue if an estimate was wrong.
 _LEAST_FREE_BYTES = 1 << 30
 _LEAST_FREE_PART = 0.04
+# A GPU counts as saturated for some time, because the load drops between epochs.
+_SATURATED_SECONDS = 15.0
+_LOAD_LAG_SECONDS = 0.5
 
 
 def is_watched(job: RunningJob) -> bool:
@@ -58,6 +62,7 @@ class MemoryWatch:
         self._closed: dict[int, set[int]] = {}  # device: attempts that get no more followers
         self._ended_peaks: dict[int, int] = {}  # profile: peak of a job that ended well
         self._learned: dict[int, MemoryLearned] = {}  # by profile: what was reported last
+        self._saturated: dict[int, float] = {}  # device: until when it counts as saturated
         self.is_pending = False  # whether a follower may have to be paused soon
 
     def begin_sample(self, live: Mapping[int, RunningJob]) -> None:
@@ -74,6 +79,9 @@ class MemoryWatch:
         profiles = {job.profile for job in live.values() if is_measured(job.request)}
         for profile in self._ended_peaks.keys() - profiles:
             del self._ended_peaks[profile]
+        busy = {number for job in live.values() for number in job.devices}
+        for device in self._saturated.keys() - busy:
+            del self._saturated[device]
         self._leases.follow(live)
         self.is_pending = False
 
@@ -88,6 +96,7 @@ class MemoryWatch:
         """Return what the sample of one GPU means for the jobs on it."""
         jobs = [job for job in live.values() if device.number in job.devices]
         watched = [job for job in jobs if is_watched(job)]
+        self._note_load(gpu, device, jobs, occupancy, at)
         if not watched or not device.memory:
             return []
         for job in watched:
@@ -119,6 +128,33 @@ class MemoryWatch:
         # Without the lease of the first (this daemon is not the one that took it), none can join.
         return all(self._leases.has(device, job.profile) for job in measured)
 
+    def is_saturated(self, device: int) -> bool:
+        """Whether one job alone uses all of the GPU's compute power."""
+        return device in self._saturated
+
+    def _note_load(
+        self,
+        gpu: GpuSample,
+        device: Device,
+        jobs: list[RunningJob],
+        occupancy: Occupancy,
+        at: float,
+    ) -> None:
+        """Note a GPU that one job saturates. With several jobs, utilization says nothing."""
+        active = [
+            job for job in jobs if job.attempt in occupancy.ours and job.attempt not in self._paused
+        ]
+        if len(active) != 1:
+            self._saturated.pop(device.number, None)
+            return
+        track = self._tracks.get(active[0].attempt)
+        since = active[0].started if track is None else track.seen_at
+        is_own = gpu.load_at is not None and gpu.load_at > since + _LOAD_LAG_SECONDS
+        if is_own and is_saturated(gpu):
+            self._saturated[device.number] = at + _SATURATED_SECONDS
+        elif at > self._saturated.get(device.number, 0.0):
+            self._saturated.pop(device.number, None)
+
     def learned(self, profile: int, peak: int) -> None:
         """A job of the profile ended well: its followers need no measurement."""
         self._ended_peaks[profile] = peak
@@ -141,7 +177,14 @@ class MemoryWatch:
     ) -> Iterator[MemoryAction]:
         members = [self._member(job, occupancy) for job in jobs]
         estimate = self._estimate(profile, members, at)
-        step = advance_group(members, estimate, room, at, is_full=is_full and len(members) > 1)
+        step = advance_group(
+            members,
+            estimate,
+            room,
+            at,
+            is_full=is_full and len(members) > 1,
+            is_saturated=device.number in self._saturated,
+        )
         if not step.is_resolved and (len(jobs) > 1 or step.leader is not None):
             self.is_pending = True
         ids = {job.attempt: job.id for job in jobs}

@@ -231,7 +231,10 @@ class MonitoredGpus(ChangingGpus):
             device.number: _with_reason(
                 device_state(device, self._occupancy[device.number], live.values(), None),
                 self._closed_reason(device),
-            )._replace(takes_followers=self._memory.takes_followers(device.number, live))
+            )._replace(
+                takes_followers=self._memory.takes_followers(device.number, live),
+                is_saturated=self._memory.is_saturated(device.number),
+            )
             for device in self.devices
         }
 
