@@ -334,6 +334,22 @@ def test_crash_of_daemon_and_runner_leaves_no_job_paused(trainings: Trainings) -
     assert trainings.lab.wait(*trainings.jobs) == 0
 
 
+def test_followers_leave_a_gpu_whose_processes_cannot_be_told_apart(
+    one_gpu: GpuHost, trainings: Trainings
+) -> None:
+    trainings.submit(3)
+    trainings.wait_for(lambda: trainings.states() == ["running"] * 3)
+    # In some containers, the processes of jobs are listed with other PIDs.
+    other = one_gpu.other_process(0, 2 * GIB)
+    trainings.wait_for(lambda: trainings.states() == ["running", "queued", "queued"])
+    assert trainings.events(2) == ["crowded"]
+    one_gpu.end_other_process(other)
+    one_gpu.wait_for_sample()
+    assert trainings.states() == ["running", "queued", "queued"]
+    trainings.end(0, 1, 2)
+    assert trainings.lab.wait(*trainings.jobs) == 0
+
+
 def test_other_user_gets_what_a_measured_job_does_not_need(
     one_gpu: GpuHost, trainings: Trainings
 ) -> None:

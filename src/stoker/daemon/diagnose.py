@@ -54,11 +54,7 @@ class Diagnosis:
             return outcome._replace(last_error=last_error(tail)) if is_trial else outcome
         cause, evidence = found
         outcome = outcome._replace(reason=cause, detail=evidence)
-        return (
-            with_needed_memory(outcome, tail, job.on_oom, largest_gpu)
-            if cause == "gpu_oom"
-            else outcome
-        )
+        return with_needed_memory(outcome, tail, largest_gpu) if cause == "gpu_oom" else outcome
 
     def _was_stopped_early(self, outcome: Outcome, job: JobToJudge) -> bool:
         """Whether a trial ended because its sweep requested it, or killed it after that."""
@@ -87,9 +83,7 @@ class Diagnosis:
         return self._oom_kills > before
 
 
-def with_needed_memory(
-    outcome: Outcome, tail: bytes, on_oom: str | None, largest_gpu: int
-) -> Outcome:
+def with_needed_memory(outcome: Outcome, tail: bytes, largest_gpu: int) -> Outcome:
     """Add what the message of a job that ran out of GPU memory says about its need."""
     from stoker.core.outcome.oom_message import parse_oom
 
@@ -97,7 +91,7 @@ def with_needed_memory(
     if message is None:
         return outcome
     outcome = outcome._replace(needed_gpu_memory=message.enough)
-    if on_oom is None or not 0 < largest_gpu < message.least:
+    if not 0 < largest_gpu < message.least:
         return outcome
     detail = (
         f"it asked for {format_size(message.least)} on one GPU, and the largest GPU of this host"

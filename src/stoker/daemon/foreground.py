@@ -269,6 +269,7 @@ class Foreground:
         signal.signal(signal.SIGTSTP, self._on_signal)
         for process in self._processes():
             kill_processes.send(process, signal.SIGCONT)
+        self._loop.gpus.all_resumed()
 
     def _processes(self) -> list[Process]:
         return job_processes.all_processes(self._tag_base, root=os.getpid())

@@ -347,6 +347,8 @@ class Loop:
         state = self._state
         if self._events or state.is_stale or state.may_start or state.claims_wait:
             return []
+        if self._live_claims.has_unrecorded or self._speeds.has_unrecorded:
+            return []
         if state.commit_at is not None:
             return []
         if self.is_paused or not self.takes_work or self._was_changed():

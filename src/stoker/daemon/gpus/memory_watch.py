@@ -113,6 +113,9 @@ class MemoryWatch:
             if is_measured(job.request):
                 groups.setdefault(job.profile, []).append(job)
         for profile, members in groups.items():
+            if len(members) > 1 and self._is_blind(gpu, members, occupancy):
+                actions += self._end_group(members, device)
+                continue
             others = [job for job in jobs if job not in members]
             room = _room_beside(device, occupancy, others)
             actions += self._advance(profile, members, device, occupancy, room, is_full, at)
@@ -213,6 +216,27 @@ class MemoryWatch:
                 yield from self._learn(MemoryLearned(profile, estimate.peak, estimate.claim))
             if step.is_resolved:
                 yield from self._resolve(profile, jobs, device, estimate)
+
+    def _is_blind(self, gpu: GpuSample, jobs: list[RunningJob], occupancy: Occupancy) -> bool:
+        """Whether the memory of the jobs cannot be seen, so that followers cannot be paused.
+
+        Some drivers do not report the memory of processes, and in some containers they list other
+        PIDs. The processes of the jobs then look like those of others.
+        """
+        if any(process.memory is None for process in gpu.processes if process.compute):
+            return True
+        is_seen = any(job.attempt in self._tracks for job in jobs)
+        return not is_seen and occupancy.has_other_processes
+
+    def _end_group(self, jobs: list[RunningJob], device: Device) -> Iterator[MemoryAction]:
+        """Return all but the oldest job to the queue, and let no others follow it."""
+        left = [job for job in jobs if job.attempt not in self._stopping]
+        self._closed[device.number] = {job.attempt for job in jobs}
+        for job in sorted(left, key=lambda job: job.attempt)[1:]:
+            self._stopping.add(job.attempt)
+            self._paused.pop(job.attempt, None)
+            why = "the driver does not show the memory of the jobs on its GPU"
+            yield RequeueJob(job.attempt, why, True)
 
     def _member(self, job: RunningJob, occupancy: Occupancy) -> Member:
         track = self._tracks.get(job.attempt)
