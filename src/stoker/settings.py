@@ -34,6 +34,7 @@ class Settings(Record):
     leases: bool = True  # take and respect the host-wide leases on GPUs
     gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
     bind: bool = True  # bind GPU jobs to the CPUs near their GPUs, on hosts with NUMA nodes
+    preempt_for_others: bool = False  # preemptible jobs also give way to other users' processes
     gpu_file: str | None = None  # file that lists the GPUs to use; changes take effect at once
     backend: str | None = None  # where jobs run without `--on`; None: on this host
     trace_seconds: float = 5.0  # between two samples of resource usage; at most 10, 0: none
@@ -41,8 +42,8 @@ class Settings(Record):
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
-    "bind", "gpu_file", "trace_seconds", "allow_network_fs", "backend", "cores", "memory",
-    "resources", "limits", "cgroup",
+    "bind", "preempt_for_others", "gpu_file", "trace_seconds", "allow_network_fs", "backend",
+    "cores", "memory", "resources", "limits", "cgroup",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -108,7 +109,7 @@ def _parse(key: str, value: object, where: str) -> object:
             return {"enforce": True, "off": False}[str(value).lower()]
         if key in ("cpu_slots", "cores"):
             return max(0, int(str(value)))
-        if key in ("allow_network_fs", "leases", "gpus_by_uuid", "bind"):
+        if key in ("allow_network_fs", "leases", "gpus_by_uuid", "bind", "preempt_for_others"):
             return value if isinstance(value, bool) else _SWITCHES[str(value).lower()]
         return str(value)
     except (Error, ValueError, KeyError):

@@ -1,4 +1,4 @@
-"""python -m tests.simulation SEED [JOBS]: print the history of a seed.
+"""python -m tests.simulation SEED [JOBS [SHARE OF PREEMPTIBLE ONES]]: print the history of a seed.
 
 python -m tests.simulation FIRST-LAST [JOBS]: search for seeds that fail.
 """
@@ -19,10 +19,11 @@ def main(args: list[str]) -> int:
         return 2
     first, _, last = args[0].partition("-")
     jobs = int(args[1]) if len(args) > 1 else 80
+    preemptible = float(args[2]) if len(args) > 2 else 0.0
     if last:
-        return _search(int(first), int(last), jobs)
+        return _search(int(first), int(last), jobs, preemptible)
     with tempfile.TemporaryDirectory() as folder:
-        simulator = Simulator(int(first), folder, jobs)
+        simulator = Simulator(int(first), folder, jobs, preemptible)
         try:
             result = simulator.run()
         except Violation as violation:
@@ -34,12 +35,12 @@ def main(args: list[str]) -> int:
     return 0
 
 
-def _search(first: int, last: int, jobs: int) -> int:
+def _search(first: int, last: int, jobs: int, preemptible: float) -> int:
     started, failed, steps = time.monotonic(), 0, 0
     for seed in range(first, last + 1):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                steps += run(seed, folder, jobs).steps
+                steps += run(seed, folder, jobs, preemptible).steps
             except Violation as violation:
                 failed += 1
                 print(str(violation).partition("\n")[0])

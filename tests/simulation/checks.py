@@ -13,6 +13,7 @@ from typing import Any
 
 from stoker.core.model import Device, Start
 from stoker.core.outcome.retry import MAX_LOST_RETRIES
+from stoker.core.policy.preemption import MIN_RUN_SECONDS
 from stoker.core.states import FINAL, TABLE
 from stoker.store.submit import is_satisfied
 from stoker.supervisor.messages import Order
@@ -21,6 +22,7 @@ from tests.simulation.world import Process, Violation, World
 _AUDIT = """
 CREATE TABLE audit (id INTEGER PRIMARY KEY, job, old, new, attempt);
 CREATE TABLE audit_ends (id INTEGER PRIMARY KEY, attempt, job, status, cause, ended_at);
+CREATE TABLE audit_asked (id INTEGER PRIMARY KEY, attempt, job);
 CREATE TABLE audit_met (id INTEGER PRIMARY KEY, job, needs, condition);
 CREATE TRIGGER audit_insert AFTER INSERT ON jobs
   BEGIN INSERT INTO audit VALUES (NULL, new.id, NULL, new.state, NULL); END;
@@ -31,6 +33,8 @@ CREATE TRIGGER audit_delete AFTER DELETE ON jobs
 CREATE TRIGGER audit_end AFTER UPDATE OF cause ON attempts
   BEGIN INSERT INTO audit_ends
     VALUES (NULL, new.id, new.job, new.status, new.cause, new.ended_at); END;
+CREATE TRIGGER audit_ask AFTER UPDATE OF asked_at ON attempts WHEN old.asked_at IS NULL
+  BEGIN INSERT INTO audit_asked VALUES (NULL, new.id, new.job); END;
 CREATE TRIGGER audit_dependency AFTER UPDATE OF met ON dependencies
   BEGIN INSERT INTO audit_met VALUES (NULL, new.job, new.needs, new.condition); END;
 """
@@ -55,7 +59,8 @@ class Checker:
         self._cpu_slots = cpu_slots
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.executescript(_AUDIT)
-        self._seen = {"audit": 0, "audit_ends": 0, "audit_met": 0}
+        self._seen = {"audit": 0, "audit_ends": 0, "audit_met": 0, "audit_asked": 0}
+        self._ordered_at: dict[int, float] = {}  # by attempt
         self.acknowledged: set[int] = set()
         self.removed: set[int] = set()
         self.held: set[int] = set()  # held by a user
@@ -75,6 +80,8 @@ class Checker:
         """Check an order of the loop."""
         self.check()  # commits earlier in the same step
         self.counts["orders"] += 1
+        self._ordered_at[order.attempt] = self._world.clock.mono()
+        self._check_kept(order)
         self._world.log(f"  ordered attempt {order.attempt} of job {order.job} on {order.devices}")
         if order.job in self.held:
             raise Violation(
@@ -89,6 +96,34 @@ class Checker:
             state = self.state.get(needs)
             if needs not in self.removed and (state is None or not is_satisfied(state, condition)):
                 raise Violation(f"job {order.job} starts, but {needs}:{condition} is {state}")
+
+    def _check_kept(self, order: Order) -> None:
+        """I10: GPUs that are vacated for a job are not used by another one."""
+        for job, kept in self._db.execute(
+            "SELECT id, kept FROM jobs WHERE kept IS NOT NULL AND ready = 1 AND id <> ?",
+            (order.job,),
+        ):
+            taken = set(map(int, kept.split(","))) & set(order.devices)
+            if any(self._slots[number] == 1 for number in taken):
+                raise Violation(f"I10: job {order.job} starts on GPUs {taken}, kept for job {job}")
+
+    def _check_asked(self, attempt: int, job: int) -> None:
+        """I10: only preemptible jobs are asked to give way, again only after they have run."""
+        self.counts["preemptions"] += 1
+        row = self._db.execute(
+            "SELECT g.preemptible, j.preemptions FROM jobs j"
+            " JOIN request_groups g ON g.id = j.request_group WHERE j.id = ?",
+            (job,),
+        ).fetchone()
+        if row is None:
+            return
+        preemptible, preemptions = row
+        if not preemptible:
+            raise Violation(f"I10: job {job} is asked to give way and not preemptible")
+        ran = self._world.clock.mono() - self._ordered_at.get(attempt, float("-inf"))
+        if preemptions and ran < MIN_RUN_SECONDS:
+            self.counts["asked early"] += 1
+            raise Violation(f"I10: attempt {attempt} is asked to give way again after {ran} s")
 
     def _check_spawn(self, new: Process) -> None:
         """Check a new process: I1, I4."""
@@ -110,9 +145,15 @@ class Checker:
         self._by_attempt[new.attempt] = new
 
     def _check_rerun(self, new: Process, before: list[Process]) -> None:
-        last, runs = before[-1], len(before)
+        causes = dict(
+            self._db.execute("SELECT id, cause FROM attempts WHERE job = ?", (new.job,)).fetchall()
+        )
+        gave_way = sum(causes.get(one.attempt) == "preempted" for one in before)
+        last, runs = before[-1], len(before) - gave_way
         if last.alive:
             raise Violation(f"I1: job {new.job} runs twice: attempts {last.attempt}, {new.attempt}")
+        if causes.get(last.attempt) == "preempted":
+            return
         row = self._db.execute(
             "SELECT retries, restartable FROM jobs WHERE id = ?", (new.job,)
         ).fetchone()
@@ -134,6 +175,8 @@ class Checker:
             self._check_change(job, old, new, attempt)
         for end in self._new_rows("audit_ends", "attempt, job, status, cause, ended_at"):
             self._check_end(*end)
+        for attempt, job in self._new_rows("audit_asked", "attempt, job"):
+            self._check_asked(attempt, job)
         for job, needs, condition in self._new_rows("audit_met", "job, needs, condition"):
             if (job, needs) in self._met:
                 raise Violation(f"the dependency of job {job} on {needs} was met twice")
@@ -181,7 +224,7 @@ class Checker:
         elif process.alive:
             raise Violation(f"I5: attempt {attempt} has an end ({cause}) and is alive")
         elif status is None:
-            if cause not in ("lost", "user", "time_limit"):
+            if cause not in ("lost", "user", "time_limit", "preempted"):
                 raise Violation(f"I3: attempt {attempt} has cause {cause} and no status")
             if attempt in self._world.known_ends:
                 raise Violation(f"I3: attempt {attempt} is {cause}, but the journal had its end")
@@ -220,6 +263,12 @@ class Checker:
         for attempt, process in self._by_attempt.items():
             if attempt not in ids and process.job in jobs:
                 raise Violation(f"attempt {attempt} of job {process.job} ran and has no row")
+        wrong = self._db.execute(
+            "SELECT id FROM jobs WHERE preemptions <> (SELECT count(*) FROM attempts a"
+            " WHERE a.job = jobs.id AND a.cause = 'preempted')"
+        ).fetchall()
+        if wrong:
+            raise Violation(f"I10: jobs {wrong} have a wrong number of preemptions")
         wrong = self._db.execute(
             "SELECT id FROM jobs WHERE state IN ('held', 'queued') AND blockers <> (SELECT count(*)"
             " FROM dependencies d WHERE d.job = jobs.id AND met = 0)"

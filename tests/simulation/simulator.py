@@ -11,6 +11,7 @@ from random import Random
 from stoker.core.model import Context, Dependency, Device, JobSpec, Request
 from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
+from stoker.core.policy.preemption import Preemption, plan_preemptions
 from stoker.daemon.loop_state import MAX_PAUSE_SECONDS
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.errors import Error
@@ -35,8 +36,13 @@ class Result:
 
 
 class Simulator:
-    def __init__(self, seed: int, folder: str, jobs: int) -> None:
+    """`preemptible`: the share of jobs that are. Their own random numbers choose them, so that
+    the histories of seeds without them stay as they are."""
+
+    def __init__(self, seed: int, folder: str, jobs: int, preemptible: float = 0.0) -> None:
         self.seed = seed
+        self._preemptible = preemptible
+        self._chance_of_preemptible = Random(f"preemptible {seed}")
         chance = Random(seed)
         self.world = World(chance)
         self._chance = chance
@@ -110,7 +116,10 @@ class Simulator:
         self.checker.counts["decisions compared"] += 1
         if any(job.request.gpus for job in snapshot.waiting):
             self.checker.counts["GPUs checked"] += 1
-        starts = decide(limit_waiting_jobs(snapshot)).starts
+        limited = limit_waiting_jobs(snapshot)
+        plan = decide(limited)
+        starts = plan.starts
+        self._check_preemptions(daemon, plan_preemptions(limited, plan))
         if not starts:
             return
         missed = daemon.without_faults(loop.missed_starts)
@@ -122,6 +131,13 @@ class Simulator:
         if wake is None or wake > now + longest:
             check_no_idle_gpu(starts, f"the daemon sleeps until {wake}")
             raise Violation(f"I8: {starts} could start, and the daemon sleeps until {wake}")
+
+    def _check_preemptions(self, daemon: SimDaemon, asked: tuple[Preemption, ...]) -> None:
+        """I10: no job waits for long that others would make room for."""
+        wake, now = daemon.next_wake(), self.world.clock.mono()
+        longest = MAX_PAUSE_SECONDS if daemon.loop.is_paused else 1.0
+        if asked and (wake is None or wake > now + longest):
+            raise Violation(f"I10: {asked} could give way, and the daemon sleeps until {wake}")
 
     def _step_a_process(self) -> bool:
         """Let the daemon or the runner take a step; False if both are idle."""
@@ -230,17 +246,21 @@ class Simulator:
         limit = chance.choice((0.5, 20.0, 100.0)) if odds(0.3) else None
         endless = odds(0.5) if limit is not None else odds(0.03)
         begin = self.world.clock.wall() + chance.uniform(0, 100) if odds(0.1) else None
+        preemptible = self._chance_of_preemptible.random() < self._preemptible
         return JobSpec(
             argv=("endless" if endless else "work", "abc"[len(self._ids) % 3]),
             shell=False,
             context=_CONTEXT,
-            request=Request(min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0])),
+            request=Request(
+                min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0]),
+                preemptible=preemptible,
+            ),
             priority=chance.choice((0, 0, 0, 5, -5)),
             after=tuple(after.values()),
             time_limit=limit,
             grace=chance.choice((None, 0.0, 1.0)),
             retries=chance.choice((0, 0, 1, 3)),
-            restartable=odds(0.3),
+            restartable=odds(0.3) or preemptible,
             begin_at=begin,
             held=odds(0.05),
         )
@@ -450,14 +470,15 @@ class Simulator:
         return f"unfinished {rows}, running attempts {live}"
 
 
-def run(seed: int, folder: str, jobs: int = 80) -> Result:
+def run(seed: int, folder: str, jobs: int = 80, preemptible: float = 0.0) -> Result:
     """Run the history of a seed; raises Violation with the seed and the last events."""
-    simulator = Simulator(seed, folder, jobs)
+    simulator = Simulator(seed, folder, jobs, preemptible)
     try:
         return simulator.run()
     except Violation as violation:
         last = "\n".join(simulator.world.trace[-25:])
         raise Violation(
             f"seed {seed} with {jobs} jobs, step {simulator.steps}: {violation}\n"
-            f"(python -m tests.simulation {seed} {jobs} prints the whole history)\n{last}"
+            f"(python -m tests.simulation {seed} {jobs} {preemptible} prints the whole history)\n"
+            f"{last}"
         ) from None

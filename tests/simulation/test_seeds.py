@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from stoker.core.model import Start
+from stoker.core.policy import preemption
+from stoker.core.policy.placement import DevicePool
 from stoker.daemon import job_starter
 from stoker.daemon.job_starter import JobStarter
 from stoker.daemon.loop import Loop
@@ -26,10 +28,12 @@ from tests.simulation.world import Record, Violation
 _BLOCK = 25
 
 
-def _run_block(first: int, tmp_path: Path, jobs: int = 80, seeds: int = _BLOCK) -> Counter[str]:
+def _run_block(
+    first: int, tmp_path: Path, jobs: int = 80, seeds: int = _BLOCK, preemptible: float = 0.0
+) -> Counter[str]:
     total: Counter[str] = Counter()
     for seed in range(first, first + seeds):
-        total += run(seed, str(tmp_path / str(seed)), jobs).counts
+        total += run(seed, str(tmp_path / str(seed)), jobs, preemptible).counts
     return total
 
 
@@ -42,6 +46,13 @@ def test_invariants_hold_through_all_faults(first: int, tmp_path: Path) -> None:
     assert counts["runner deaths"] > 5
     assert counts["decisions compared"] > 100
     assert counts["GPUs checked"] > 100
+
+
+@pytest.mark.parametrize("first", range(0, 100, _BLOCK))
+def test_invariants_hold_with_preemptible_jobs(first: int, tmp_path: Path) -> None:
+    """Every job ends, no job runs twice, and vacated GPUs are not used by other jobs (I10)."""
+    counts = _run_block(first, tmp_path, preemptible=0.4)
+    assert counts["preemptions"] > 20
 
 
 @pytest.mark.slow
@@ -116,6 +127,22 @@ def test_loop_that_ignores_a_free_gpu_is_detected(
     monkeypatch.setattr(Loop, "receive", receive)
     with pytest.raises(Violation, match=r"I9: GPU [0-9, ]+ is idle while job [0-9, ]+ may run"):
         _run_block(0, tmp_path)
+
+
+def test_job_that_is_asked_again_too_early_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preemption, "MIN_RUN_SECONDS", 0.0)
+    with pytest.raises(Violation, match=r"I10: .*is asked to give way again"):
+        _run_block(0, tmp_path, preemptible=0.4)
+
+
+def test_loop_that_keeps_no_gpus_for_the_job_that_needs_them_is_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DevicePool, "keep", lambda *args: False)
+    with pytest.raises(Violation, match="seed"):
+        _run_block(0, tmp_path, preemptible=0.4, seeds=100)
 
 
 def test_runner_that_rolls_the_journal_before_it_reports_starts_is_detected(

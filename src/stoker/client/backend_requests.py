@@ -68,6 +68,7 @@ def _check_capabilities(request: Request, row: BackendRow, options: ParsedOption
         "mem": request.host_memory is not None,
         "mem_auto": request.is_auto_host,
         "need": bool(request.needs),
+        "preemptible": request.preemptible,
     }
     for key, why in capabilities.refused.items():
         if given.get(key):
@@ -90,6 +91,8 @@ def _instead(kind: str, key: str, named: OptionNames) -> str:
         return f", or use {' or '.join(examples)}"
     if kind == SLURM and key == "need":
         return f", or use {named('option', 'licenses=NAME:N')}"
+    if kind == SLURM and key == "preemptible":
+        return f", or use {named('option', 'qos=NAME')} with {named('restartable')}"
     return f", or use {named('mem', '16G')}" if kind == SLURM and key == "mem_auto" else ""
 
 

@@ -110,12 +110,15 @@ JOB_OPTIONS = (
     JobOption("grace", "--grace", "TIME", kinds.SECONDS,
               "time between SIGTERM and SIGKILL (without unit: seconds)"),
     JobOption("signal", "--signal", "SIG[@TIME]", kinds.SIGNAL,
-              "send a signal before the time limit: USR1@60 sends it 60 s before (B:USR1@60:"
-              " only to the shell)"),
+              "send a signal before the time limit, or when a preemptible job has to give way:"
+              " USR1@60 sends it 60 s before (B:USR1@60: only to the shell)"),
     JobOption("retries", "-r --retries", "N", kinds.COUNT,
               "retry up to N times if the job fails, with increasing delays"),
     JobOption("restartable", "--restartable", None, kinds.SWITCH,
               "run the job again if it is lost (crash, reboot) or exits with 75"),
+    JobOption("preemptible", "--preemptible", None, kinds.SWITCH,
+              "use idle GPUs and give way: when another job needs the GPU, the job is asked to save"
+              " its work, stopped and queued again", in_queue=True),
     JobOption("begin", "--begin", "TIME", kinds.BEGIN,
               "do not start before: 14:30, +2h, 2026-12-24T18:00", is_single=True, in_queue=True),
     JobOption("tags", "-T --tag", "TAG", kinds.TAGS, "tag to select jobs by; a,b sets two tags",
@@ -273,11 +276,12 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         host_memory=None if host_memory == "auto" else host_memory,
         is_auto_host=host_memory == "auto",
         needs=kinds.joined_needs(get("need", ())),
+        preemptible=get("preemptible", False),
     )
     _check_request(request, named)
     if not request.gpus and get("on_oom") is not None:
         raise _needs_gpus(["on_oom"], named)
-    if get("signal") is not None and not get("time_limit"):
+    if get("signal") is not None and not get("time_limit") and not request.preemptible:
         raise UsageError(
             f"{named('signal')} needs {named('time_limit')}",
             f"add {named('time_limit', '2h')}",
@@ -290,7 +294,8 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         "warn": get("signal"),
         "grace": get("grace"),
         "retries": get("retries", 0),
-        "restartable": get("restartable", False),
+        # What may be stopped at any time may also run again after a crash.
+        "restartable": get("restartable", False) or request.preemptible,
         "tags": get("tags", ()),
         "held": get("hold", False),
         "dedupe": get("dedupe"),

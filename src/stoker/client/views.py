@@ -39,7 +39,7 @@ CAUSES = {
     "sweep": "sweep stopped",
     "dependency": "a dependency was not met",
     "engine_cancel": "cancelled outside Stoker",
-    "preempted": "preempted by the cluster",
+    "preempted": "preempted",
 }
 _WITH_CODE = ("missing_script",)  # the exit code distinguishes Python (2) from a shell (127)
 _NEEDED = 3  # dependencies that fit into a cell
@@ -140,6 +140,9 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "restartable": row.restartable,
         "no_bind": row.no_bind,
         "warm": "auto" if row.warm == "" else row.warm,
+        "preemptible": row.request.preemptible,
+        "preemptions": row.preemptions,
+        "gives_way_to": row.asked_for if row.state in ACTIVE else None,
         "time_limit": row.time_limit,
         "submitted_at": iso(row.submitted_at),
         "eligible_at": iso(row.eligible_at),
@@ -217,6 +220,8 @@ def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
     """How an attempt ended."""
     if cause == "start_failed":
         return detail or "could not start"
+    if cause == "preempted" and detail:
+        return detail
     if cause in CAUSES:
         if cause in _WITH_CODE and exit_code_of(status) is not None:
             return f"{CAUSES[cause]} (exit {exit_code_of(status)})"
@@ -257,6 +262,8 @@ def process_words(db: Database, row: JobRow) -> str:
     """A notice about suspended or unkillable processes of a job; "" if there are none."""
     if row.pid is None or row.state not in ("running", "stopping"):
         return ""
+    if is_asked(row):
+        return f"asked to make room for {row.asked_for}"
     if row.paused_at is not None:
         events = reversed(job_queries.events(db, row.id))
         why = next((data for _, kind, data in events if kind == "paused"), None)
@@ -290,13 +297,25 @@ def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False)
         if row.attempts:
             words.append(f"retry in {format_duration(row.eligible_at - now)}")
         else:
-            words.append(f"begins {_clock(row.eligible_at, now)}")
+            words.append(f"begins {clock_words(row.eligible_at, now)}")
+    if gave_way(row) and not words:
+        words.append(f"gave way to {row.asked_for}")
     if draining and not words:
         words.append("draining")
     return ", ".join(words)
 
 
-def _clock(at: float, now: float) -> str:
+def is_asked(row: JobRow) -> bool:
+    """Whether a running job is asked to give way."""
+    return row.state in ACTIVE and row.asked_for is not None and not row.stop_requested
+
+
+def gave_way(row: JobRow) -> bool:
+    """Whether a queued job waits because its last attempt gave way to another job."""
+    return row.state == "queued" and row.attempt_cause == "preempted" and row.asked_for is not None
+
+
+def clock_words(at: float, now: float) -> str:
     """The time of day, with the date if it is not today."""
     day = "%Y-%m-%d"
     when, today = time.localtime(at), time.localtime(now)

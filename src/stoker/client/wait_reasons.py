@@ -11,7 +11,14 @@ import time
 from collections.abc import Iterable
 
 from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
-from stoker.client.views import process_words, result_words, state_words
+from stoker.client.views import (
+    clock_words,
+    gave_way,
+    is_asked,
+    process_words,
+    result_words,
+    state_words,
+)
 from stoker.core.formats.durations import format_duration
 from stoker.core.gpus.occupancy import device_state
 from stoker.core.gpus.saturation import is_saturated
@@ -202,7 +209,8 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     if row.state in ACTIVE:
         devices = ", ".join(map(str, row.devices))
         state = f"it is {row.state}" + (f" on GPU {devices}" if devices else "")
-        return [text for text in (state, process_words(db, row)) if text]
+        words = process_words(db, row)
+        return [state, f"it is {words}" if is_asked(row) else words] if words else [state]
     if row.state in FINAL:
         words = result_words(row, db)
         return [f"it {state_words(row.state)}" + (f": {words}" if words else "")]
@@ -226,6 +234,11 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         return [daemon_problem, *reasons] if daemon_problem is not None else reasons
     view = QueueView(db, settings, extra=row)
     reasons = view.reasons(row)
+    if gave_way(row) and reasons:
+        at = clock_words(row.asked_at or 0.0, time.time())
+        reasons = [f"it gave way to {row.asked_for} at {at}", *reasons]
+    if row.request.preemptible and reasons:
+        reasons.append("preemptible jobs start when no other job waits for the GPU")
     if reasons:
         reasons += view.advice(row)
     daemon_problem = status.why_not_running(settings.state_dir)

@@ -114,6 +114,8 @@ class ReadyJob(Record):
     requeues: int
     warm: str | None
     no_bind: bool
+    preemptions: int = 0
+    kept: tuple[int, ...] = ()  # devices that preemptible jobs vacate for it
 
 
 class RunningJob(Record):
@@ -128,6 +130,8 @@ class RunningJob(Record):
     fair_share_group: str = ""
     profile: int = 0
     cpus: float | None = None  # cores that it claimed; None: those of its request
+    preemptions: int = 0  # earlier attempts of its job that gave way
+    gives_way: bool = False  # it was asked to make room for another job
 
 
 class Device(Record):
@@ -169,6 +173,7 @@ class WaitingJob(Record):
     since: float = 0.0  # when it was submitted (monotonic)
     profile: int = 0
     request_group: int = 0  # 0: a request group of its own
+    kept: tuple[int, ...] = ()  # devices that preemptible jobs vacate for it
 
 
 class Rules(Record):

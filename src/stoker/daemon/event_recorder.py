@@ -96,6 +96,8 @@ class EventRecorder:
             outcome = outcome._replace(was_crowded=True)
         started_at = job.started_at if started is None else started
         verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
+        if verdict.cause == "preempted" and job.asked_for is not None:
+            outcome = outcome._replace(detail=f"gave way to {job.asked_for}")
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
         group = self._waiting.group(job.request_group)

@@ -29,6 +29,8 @@ def judge_attempt(
         base_delay=settings.retry_delay,
         on_oom=job.on_oom,
         requeues=job.requeues,
+        preemptions=job.preemptions,
+        was_asked=job.asked_for is not None,
         seconds=outcome.ended_at - (started_at or outcome.ended_at),
     )
     if job.sweep is None:

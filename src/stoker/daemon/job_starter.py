@@ -11,6 +11,7 @@ from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
 from stoker.daemon.loop_state import LoopState
+from stoker.daemon.preempter import Preempter
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
 from stoker.store import attempts, meta
@@ -42,6 +43,7 @@ class JobStarter:
         profiles: Profiles,
         gpus: Gpus,
         orders: OrderMaker,
+        preempter: Preempter,
         host: Host,
         clock: Clock,
         next_attempt: int,
@@ -54,6 +56,7 @@ class JobStarter:
         self._profiles = profiles
         self._gpus = gpus
         self._order_maker = orders
+        self._preempter = preempter
         self._host = host
         self._clock = clock
         self._next_attempt = next_attempt
@@ -95,7 +98,9 @@ class JobStarter:
         """Find out whether a job can start now only because time has passed."""
         state = self._state
         if state.decide_at is not None and state.decide_at <= now:
-            state.may_start = state.may_start or self.would_start()
+            state.may_start = (
+                state.may_start or self.would_start() or self._preempter.would_ask(self.snapshot)
+            )
             state.decide_at = now + _DECIDE_AGAIN_SECONDS if self._waiting else None
 
     def claim_jobs(self) -> None:
@@ -111,8 +116,12 @@ class JobStarter:
         # Again until nothing starts: a request group may have more jobs than the policy saw, a
         # lease may be refused, and every start changes which fair-share group has least.
         while self._waiting:
-            plan = decide(self.snapshot(), with_reasons=False)
-            claimed = self._claim_all(plan.starts)
+            snapshot = self.snapshot()
+            plan = decide(snapshot, with_reasons=False)
+            starts = self._preempter.allowed_starts(snapshot, plan)
+            if not starts and plan.starts:
+                break
+            claimed = self._claim_all(starts)
             is_done = claimed == len(plan.starts) and not plan.has_room
             if state.is_stale or state.claims_wait or is_done:
                 break
@@ -121,6 +130,8 @@ class JobStarter:
                     state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
                 break
         self._gpus.drop_unused_waiter()
+        if not state.is_stale and not state.claims_wait:
+            self._preempter.ask(self.snapshot)
 
     def _reserve_ids(self) -> bool:
         """Reserve more attempt ids when few are left; False when none may be used yet."""
@@ -232,4 +243,5 @@ def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
         fair_share_group=job.fair_share_group,
         profile=job.profile,
         cpus=claim.cpus,
+        preemptions=job.preemptions,
     )

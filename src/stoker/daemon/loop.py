@@ -28,6 +28,7 @@ from stoker.daemon.job_starter import JobStarter
 from stoker.daemon.launch_order import OrderMaker
 from stoker.daemon.live_claims import LiveClaims
 from stoker.daemon.loop_state import LoopState
+from stoker.daemon.preempter import Preempter
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.errors import Upgraded
@@ -83,10 +84,14 @@ class Loop:
             gpus=gpus, diagnosis=Diagnosis(orders.log_for, orders.folder_for), settings=settings,
             clock=clock, listener=listener,
         )  # fmt: skip
+        self._preempter = Preempter(
+            db, self._store, self._state, running=self.running, gpus=gpus, settings=settings,
+            clock=clock,
+        )  # fmt: skip
         self._starter = JobStarter(
             db, self._store, self._state, running=self.running, waiting=self._waiting,
-            profiles=self._profiles, gpus=gpus, orders=orders, host=host, clock=clock,
-            next_attempt=next_attempt,
+            profiles=self._profiles, gpus=gpus, orders=orders, preempter=self._preempter,
+            host=host, clock=clock, next_attempt=next_attempt,
         )  # fmt: skip
         self._live_claims = LiveClaims(db, self._store, self._state, self.running)
         self._speeds = SpeedMeter(orders.folder_for)
@@ -200,6 +205,7 @@ class Loop:
         else:
             self._starter.launch(self.parent, self._listener)
             self._notify(finished)
+        self._preempter.send(self.parent)  # after the launch, in case that it concerns a new job
         self._listener.committed()
 
     def _begin(self, now: float) -> bool:
@@ -245,6 +251,7 @@ class Loop:
         starter.is_draining = meta.is_draining(self.db)
         self.gpus.apply_settings(device_settings.device_settings(self.db))
         self._stops = dict(attempts.stop_requests(self.db))
+        self._preempter.queue_was_read()
 
     def _follow_clock(self, wall: float) -> None:
         offset = wall - self._clock.mono()
@@ -320,6 +327,7 @@ class Loop:
         with suppress(sqlite3.Error):  # a failing disk; SQLite has rolled back already
             self.db.rollback()
         self._starter.rolled_back()
+        self._preempter.rolled_back()
         self._state.commit_at = None
         self._state.is_stale = True
         self._profiles.forget()

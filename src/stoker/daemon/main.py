@@ -369,7 +369,7 @@ class Daemon(EventListener):
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         if attempt in self._orphans:
-            self._orphans.stop(attempt, reason, self._settings.grace if grace is None else grace)
+            self._orphans.stop(attempt, reason, grace)
         else:
             self._runner.stop(attempt, reason, grace)
 

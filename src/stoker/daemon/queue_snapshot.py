@@ -6,6 +6,7 @@ lists and the web UI always load it from the database.
 
 from __future__ import annotations
 
+from stoker.core.formats.limit_signal import seconds_to_save
 from stoker.core.model import (
     UNCOUNTED,
     Device,
@@ -18,6 +19,8 @@ from stoker.core.model import (
 from stoker.store import attempts, meta, ready_jobs, sweeps
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
+
+_USUAL_GRACE_SECONDS = 10.0  # the default of the setting `grace`; this is only a forecast
 
 
 def load_snapshot(
@@ -36,16 +39,21 @@ def load_snapshot(
     """
     # Until the runner reports a start, the time of the claim counts.
     running = [
-        running_job(attempt, attempt.started_mono or attempt.claimed_at - clock_offset)
+        running_job(
+            attempt,
+            attempt.started_mono or attempt.claimed_at - clock_offset,
+            None if attempt.asked_at is None else attempt.asked_at - clock_offset,
+        )
         for attempt in attempts.open_attempts(db)
     ]
-    waiting: list[ReadyJob] = []
+    waiting: list[ReadyJob] = ready_jobs.with_kept_devices(db, clock_offset)
+    kept = {job.id for job in waiting}
     cut = set()
     for group in ready_jobs.ready_groups(db):
         jobs = ready_jobs.first(db, ready_jobs.load_group(db, group), depth + 1, clock_offset)
         if len(jobs) > depth:
             cut.add(group)
-        waiting += jobs[:depth]
+        waiting += [job for job in jobs[:depth] if job.id not in kept]
     profiles = {job.profile for job in running} | {job.profile for job in waiting}
     snapshot = Snapshot(
         now=now,
@@ -62,9 +70,18 @@ def load_snapshot(
     return snapshot, cut
 
 
-def running_job(attempt: attempts.OpenAttempt, started: float) -> RunningJob:
-    """An attempt that has not ended, as the policy sees it; `started` is monotonic."""
+def running_job(
+    attempt: attempts.OpenAttempt, started: float, asked: float | None = None
+) -> RunningJob:
+    """An attempt that has not ended, as the policy sees it.
+
+    `started`, and `asked` if it was asked to give way and that time is known, are monotonic.
+    """
     ends_by = None if attempt.time_limit is None else started + attempt.time_limit
+    if asked is not None:
+        grace = _USUAL_GRACE_SECONDS if attempt.grace is None else attempt.grace
+        end = asked + seconds_to_save(grace, attempt.warn)
+        ends_by = end if ends_by is None else min(end, ends_by)
     return RunningJob(
         id=attempt.job,
         attempt=attempt.attempt,
@@ -75,4 +92,6 @@ def running_job(attempt: attempts.OpenAttempt, started: float) -> RunningJob:
         fair_share_group=attempt.fair_share_group,
         profile=attempt.profile,
         cpus=attempt.cpus,
+        preemptions=attempt.preemptions,
+        gives_way=attempt.asked_at is not None,
     )

@@ -44,6 +44,7 @@ class Options(TypedDict, total=False):
     grace: str | float | timedelta | None
     retries: int
     restartable: bool
+    preemptible: bool
     begin: str | float | datetime | timedelta | None  # seconds since the epoch, "+2h", "14:30"
     tags: str | Iterable[str] | None
     group: str | None  # fair-share group

@@ -115,6 +115,7 @@ class BufferedAttemptStore(AttemptStore):
             stderr=job.stderr,
             requeues=job.requeues,
             sweep=job.sweep,
+            # Jobs of a foreground run are not preemptible.
         )
 
     def finish(

@@ -55,6 +55,9 @@ class OpenAttempt(Record):
     grace: float | None
     stop_requested: bool
     cpus: float | None
+    preemptions: int
+    asked_at: float | None  # when it was asked to give way
+    warn: str | None
 
 
 class JobToJudge(Record):
@@ -76,6 +79,8 @@ class JobToJudge(Record):
     stderr: str | None
     requeues: int = 0
     sweep: int | None = None
+    preemptions: int = 0
+    asked_for: str | None = None  # what it was asked to give way to
 
 
 def next_attempt(db: Database) -> int:
@@ -94,7 +99,7 @@ def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
     """
     changed = db.execute(
         "UPDATE jobs SET state = ?, ready = 0, eligible_at = NULL, attempt = ?,"
-        " attempts = ? WHERE id = ? AND ready = 1",
+        " attempts = ?, kept = NULL WHERE id = ? AND ready = 1",
         (STARTING if allocation is None else SUBMITTED, claim.attempt, claim.number, claim.job),
     ).rowcount
     if not changed:
@@ -146,7 +151,7 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0),"
         " j.request_group, a.claim, j.profile, j.on_oom, a.devices, a.started_at,"
-        f" {STDOUT}, {STDERR}, j.requeues, j.sweep FROM attempts a"
+        f" {STDOUT}, {STDERR}, j.requeues, j.sweep, j.preemptions, a.asked_for FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
@@ -154,7 +159,7 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     if row is None:
         return None
     (job, attempts, retries, restartable, stop, dependents, request_group, claim, profile, on_oom,
-     devices, started, out, err, requeues, sweep) = row  # fmt: skip
+     devices, started, out, err, requeues, sweep, preemptions, asked_for) = row  # fmt: skip
     return JobToJudge(
         job=job,
         attempts=attempts,
@@ -172,6 +177,8 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         stderr=maybe_text(err),
         requeues=requeues,
         sweep=sweep,
+        preemptions=preemptions,
+        asked_for=asked_for,
     )
 
 
@@ -227,10 +234,12 @@ def finish(
     )  # fmt: skip
     if verdict.delay is not None:
         db.execute(
-            "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?"
+            "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?,"
+            " preemptions = ?"
             f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-            (now + verdict.delay, job.requeues + (not verdict.is_counted), job.job,
-             outcome.attempt),
+            (now + verdict.delay, job.requeues + (not verdict.is_counted),
+             job.preemptions + (verdict.cause == "preempted" and job.asked_for is not None),
+             job.job, outcome.attempt),
         )  # fmt: skip
         return True
     state = advance("running", verdict.event)
@@ -274,13 +283,14 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
-        " j.stop_requested, a.cpus, a.host_claim FROM jobs j"
+        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, j.warn FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
     ).fetchall()
     found = []
     for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
-         pid_started, mono, claimed, limit, grace, stop, cpus, host_claim) in rows:  # fmt: skip
+         pid_started, mono, claimed, limit, grace, stop, cpus, host_claim, preemptions, asked_at,
+         warn) in rows:  # fmt: skip
         request, fair_share_group = request_groups.load(db, request_group)
         found.append(
             OpenAttempt(
@@ -305,9 +315,33 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
                 grace=grace,
                 stop_requested=stop is not None,
                 cpus=cpus,
+                preemptions=preemptions,
+                asked_at=asked_at,
+                warn=warn,
             )
         )
     return found
+
+
+def ask_to_give_way(db: Database, attempt: int, job: int, now: float, to: str) -> None:
+    """Record that an attempt is asked to make room, `to` what in words."""
+    db.execute(
+        "UPDATE attempts SET asked_at = ?, asked_for = ? WHERE id = ? AND asked_at IS NULL",
+        (now, to, attempt),
+    )
+    record_event(db, job, now, "asked_to_give_way", f"to {to}")
+
+
+def grace_and_signal(db: Database, job: int) -> tuple[float | None, str | None]:
+    """Return the grace period of a job, and its signal before the time limit."""
+    row = db.execute("SELECT grace, warn FROM jobs WHERE id = ?", (job,)).fetchone()
+    return row or (None, None)
+
+
+def keep_devices(db: Database, job: int, devices: tuple[int, ...]) -> None:
+    """Keep devices, which are being vacated, for a waiting job; none: do not keep any."""
+    text = ",".join(map(str, devices)) or None
+    db.execute("UPDATE jobs SET kept = ? WHERE id = ? AND state = 'queued'", (text, job))
 
 
 def stop_requests(db: Database) -> list[tuple[int, float | None]]:

@@ -55,7 +55,8 @@ def hold(db: Database, ids: list[int], now: float) -> int:
         with db.transaction():
             for job in chunk:
                 moved = db.execute(
-                    "UPDATE jobs SET state = 'held', ready = 0 WHERE id = ? AND state = 'queued'",
+                    "UPDATE jobs SET state = 'held', ready = 0, kept = NULL"
+                    " WHERE id = ? AND state = 'queued'",
                     (job,),
                 ).rowcount
                 if moved:

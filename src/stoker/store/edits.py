@@ -47,7 +47,7 @@ def edit(
                 db, job, request, ready_jobs.load_group(db, row[2]).fair_share_group
             )
         db.execute(
-            "UPDATE jobs SET ready = (state = 'queued' AND blockers = 0 AND"
+            "UPDATE jobs SET kept = NULL, ready = (state = 'queued' AND blockers = 0 AND"
             " (eligible_at IS NULL OR eligible_at <= ?)) WHERE id = ?",
             (now, job),
         )

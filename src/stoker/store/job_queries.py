@@ -71,6 +71,8 @@ class JobRow(Record):
     no_bind: bool
     warm: str | None
     preemptions: int
+    asked_at: float | None  # when its newest attempt was asked to give way
+    asked_for: str | None
     profile: int
     sweep: int | None
     fair_share_group: str
@@ -99,7 +101,7 @@ _SELECT = (
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
     " a.host_claim, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
     " a.allocation, a.paused_at, b.folder, j.on_oom, j.no_bind, j.warm, j.preemptions,"
-    " j.profile, j.sweep,"
+    " a.asked_at, a.asked_for, j.profile, j.sweep,"
     " g.fair_share_group, j.request_group,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"

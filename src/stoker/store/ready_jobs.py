@@ -9,6 +9,7 @@ from stoker.core.profiles.gpu_memory import budget
 from stoker.core.record import Record
 from stoker.store import request_groups
 from stoker.store.database import Database
+from stoker.store.device_column import parse_device_numbers
 from stoker.store.output_columns import STDERR, STDOUT
 
 TYPE_CHECKING = False
@@ -20,7 +21,8 @@ _READY_COLUMNS = (
     " p.host_memory, j.argv, j.shell,"
     f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
     " j.batch_index, j.profile, j.retries, j.restartable, j.on_oom,"
-    " j.variables, j.warn, j.sweep, j.requeues, j.warm, j.no_bind"
+    " j.variables, j.warn, j.sweep, j.requeues, j.warm, j.no_bind, j.preemptions,"
+    " j.kept"
 )
 
 
@@ -73,11 +75,21 @@ def first(
     return [_ready_job(row, group, clock_offset) for row in rows]
 
 
+def with_kept_devices(db: Database, clock_offset: float = 0.0) -> list[ReadyJob]:
+    """Return the ready jobs for which devices are being vacated, wherever they are in the queue."""
+    rows = db.execute(
+        f"SELECT {_READY_COLUMNS}, j.request_group FROM jobs j INDEXED BY jobs_kept"
+        " LEFT JOIN profiles p ON p.id = j.profile"
+        " WHERE j.kept IS NOT NULL AND j.ready = 1 ORDER BY j.id"
+    ).fetchall()
+    return [_ready_job(row[:-1], load_group(db, row[-1]), clock_offset) for row in rows]
+
+
 def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, memory, provisional, host_memory, argv, shell, context, name,
      attempts,
      grace, out, err, keep, batch, index, profile, retries, restartable, on_oom, variables,
-     warn, sweep, requeues, warm, no_bind) = row  # fmt: skip
+     warn, sweep, requeues, warm, no_bind, preemptions, kept) = row  # fmt: skip
     return ReadyJob(
         id=id,
         priority=priority,
@@ -107,6 +119,8 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
         requeues=requeues,
         warm=maybe_text(warm),
         no_bind=bool(no_bind),
+        preemptions=preemptions,
+        kept=parse_device_numbers(kept) if kept else (),
     )
 
 

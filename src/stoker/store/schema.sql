@@ -99,6 +99,7 @@ CREATE TABLE jobs (
     warm           BLOB,              -- modules for its warm start; empty: learned; NULL: cold
     no_bind        INTEGER NOT NULL DEFAULT 0,
     preemptions    INTEGER NOT NULL DEFAULT 0,  -- attempts that gave way to another job
+    kept           TEXT,              -- GPUs that preemptible jobs vacate for it, comma-separated
     requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that ended with a requeue
     attempts       INTEGER NOT NULL DEFAULT 0,
     attempt        INTEGER,           -- the newest row in attempts
@@ -114,6 +115,7 @@ CREATE INDEX jobs_delayed ON jobs (eligible_at)
 CREATE INDEX jobs_stopping ON jobs (id)
     WHERE stop_requested IS NOT NULL
     AND state IN ('submitted', 'starting', 'running', 'stopping');
+CREATE INDEX jobs_kept ON jobs (id) WHERE kept IS NOT NULL;
 CREATE INDEX jobs_by_name ON jobs (name) WHERE name IS NOT NULL;
 CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_dedupe ON jobs (dedupe) WHERE dedupe IS NOT NULL;
@@ -144,6 +146,8 @@ CREATE TABLE attempts (
     gpu_memory     INTEGER,           -- peak on one GPU, bytes
     gpu_use        REAL,              -- mean utilization of its GPUs, percent
     gpu_energy     REAL,              -- joules; its part if a GPU was shared
+    asked_at       REAL,              -- when it was asked to give way
+    asked_for      TEXT,              -- to what: `job 25`
     allocation     INTEGER REFERENCES allocations (id),  -- on a backend; NULL: on this host
     node           TEXT,              -- where it runs on a backend
     gpus           TEXT               -- its GPUs there, as in CUDA_VISIBLE_DEVICES

@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from stoker.core.formats.limit_signal import parse_warning
+from stoker.core.formats.limit_signal import parse_warning, seconds_to_save
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.empty_logs import EmptyLogs
@@ -22,7 +22,7 @@ from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool, PooledLog
 from stoker.supervisor.logs import cap_log
-from stoker.supervisor.messages import AttemptStarted, Order, Refused, Stuck
+from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
 from stoker.supervisor.spawn import (
     Environment,
@@ -397,14 +397,22 @@ class Children:
             )
 
     def stop(self, attempt_id: int, reason: str, grace: float | None = None) -> None:
-        """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it."""
+        """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it.
+
+        A job with `--signal` that gives way to another job gets that signal instead of SIGTERM.
+        """
         attempt = self._by_attempt.get(attempt_id)
         if attempt is None:
             return
         if attempt.reason is None:
             attempt.reason = reason
-        kill_at = time.monotonic() + (attempt.grace if grace is None else grace)
-        if attempt.kill_at is None:
+        warn = attempt.order.warn if reason == PREEMPTED else None
+        if grace is None:
+            grace = seconds_to_save(attempt.grace, warn)
+        kill_at = time.monotonic() + grace
+        if attempt.kill_at is None and warn is not None:
+            self._warn(attempt)
+        elif attempt.kill_at is None:
             self._to_terminate.append(attempt)
             if attempt.cold_start is not None:
                 self._stop_waiting(attempt)

@@ -27,6 +27,7 @@ from __future__ import annotations
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 
+PREEMPTED = "preempted"  # the reason to stop an attempt that gives way to another job
 INHERIT = "-"  # for stderr: inherit the parent's, although stdout is a file
 
 

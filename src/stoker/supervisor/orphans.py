@@ -184,10 +184,13 @@ class Orphans:
         waiting = (o for o in self._by_attempt.values() if o.ended_at is None)
         return [o.handle for o in waiting if o.handle is not None]
 
-    def stop(self, attempt: int, reason: str, grace: float) -> None:
-        """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it."""
+    def stop(self, attempt: int, reason: str, grace: float | None) -> None:
+        """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it.
+
+        `grace` None is the grace period of the job.
+        """
         orphan = self._by_attempt[attempt]
-        kill_at = time.monotonic() + grace
+        kill_at = time.monotonic() + (orphan.grace if grace is None else grace)
         if orphan.reason is None:
             orphan.reason = reason
         if orphan.kill_at is None:

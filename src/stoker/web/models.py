@@ -177,6 +177,9 @@ class Job(BaseModel):
     restartable: bool
     no_bind: bool
     warm: str | None
+    preemptible: bool
+    preemptions: int = Field(description="how often it gave way to another job")
+    gives_way_to: str | None = Field(description="what it is asked to make room for: `job 25`")
     time_limit: float | None
     submitted_at: str | None
     eligible_at: str | None

@@ -88,6 +88,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
         ("retries", f"{row.retries}" if row.retries else ""),
         ("restartable", "yes" if row.restartable else ""),
+        ("preemptible", _preemptible(row)),
         ("CPU binding", "off" if row.no_bind else ""),
         ("warm start", "" if row.warm is None else row.warm or "learned modules"),
         ("submitted", _when(row.submitted_at)),
@@ -113,6 +114,12 @@ def _text(queue: Queue, row: JobRow) -> str:
     for at, kind, data in job_queries.events(queue.db, row.id):
         text += f"\n{_when(at)}  {kind} {printable(_in_words(kind, data or ''))}".rstrip()
     return text
+
+
+def _preemptible(row: JobRow) -> str:
+    if not row.request.preemptible:
+        return ""
+    return f"yes, gave way {plural(row.preemptions, 'time')}" if row.preemptions else "yes"
 
 
 def _attempt(attempt: AttemptRow) -> tuple[object, ...]:

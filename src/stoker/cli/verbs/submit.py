@@ -254,8 +254,9 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
              "exclusive": spec.request.exclusive, "on": spec.request.backend or LOCAL,
              "nodes": spec.request.nodes, "option": list(spec.request.options),
              "on_oom": spec.on_oom,
-             "restartable": spec.restartable, "no_bind": spec.no_bind,
-             "warm": "auto" if spec.warm == "" else spec.warm, "name": spec.name,
+             "restartable": spec.restartable, "preemptible": spec.request.preemptible,
+             "no_bind": spec.no_bind, "warm": "auto" if spec.warm == "" else spec.warm,
+             "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
              "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
              "tags": list(spec.tags),
@@ -283,7 +284,9 @@ def _in_words(spec: JobSpec) -> str:
         words.append(f"prefers {','.join(spec.request.prefer)}")
     if spec.on_oom is not None:
         words.append(f"on OOM {spec.on_oom}")
-    if spec.restartable:
+    if spec.request.preemptible:
+        words.append("preemptible")
+    elif spec.restartable:
         words.append("restartable")
     if spec.no_bind:
         words.append("not bound to CPUs")

@@ -36,3 +36,14 @@ def parse_warning(text: str) -> Warning:
     if number is None:
         raise UsageError(f"unknown signal `{name}`", hint)
     return Warning(number, parse_duration(before, "s") if at else _DEFAULT_SECONDS, bool(colon))
+
+
+def seconds_to_save(grace: float, warn: str | None) -> float:
+    """Return how long a job that is asked to give way may take to save its work.
+
+    That is its grace period, or the time of its `--signal` if that is longer.
+
+    >>> seconds_to_save(10.0, None), seconds_to_save(10.0, "USR1@90"), seconds_to_save(120.0, "INT")
+    (10.0, 90.0, 120.0)
+    """
+    return grace if warn is None else max(grace, parse_warning(warn).seconds)

@@ -45,12 +45,15 @@ def judge(
     on_oom: str | None = None,
     requeues: int = 0,
     seconds: float = 0.0,
+    preemptions: int = 0,
+    was_asked: bool = False,
 ) -> Verdict:
     """Return the verdict on a finished attempt.
 
     `attempts` counts this attempt too. `requeues` is the number of earlier attempts that ended
-    with a requeue: they are not failures and use no retries. `seconds` is the duration of this
-    attempt.
+    with a requeue: they are not failures and use no retries, and neither are `preemptions`, those
+    that gave way to other jobs. `seconds` is the duration of this attempt, `was_asked` whether it
+    was asked to give way.
     """
     exit_code, signal = exit_code_of(outcome.status), signal_of(outcome.status)
     cause = _cause(outcome, exit_code, signal)
@@ -67,7 +70,10 @@ def judge(
     if not stop_requested and (cause == "crowded" or (cause == "gpu_oom" and outcome.was_crowded)):
         # It shared its GPU because of an estimate, so that is not a failure of the job.
         return Verdict("return", cause, exit_code, signal, 0.0, is_counted=False)
-    attempts -= requeues
+    if cause == "preempted" and was_asked and not stop_requested:
+        # Whatever its exit code is: many programs save their work and exit with 0.
+        return Verdict("return", cause, exit_code, signal, 0.0)
+    attempts -= requeues + preemptions
     if cause == "exit" and exit_code == 0:
         return Verdict("succeed", cause, 0, None)
     if cause == "user" or stop_requested:
@@ -90,7 +96,7 @@ def judge(
 
 def without_retry(verdict: Verdict) -> Verdict:
     """Return the final verdict instead of a retry, because the sweep was stopped."""
-    event = "cancel" if verdict.cause in ("requeue", "crowded") else "fail"
+    event = "cancel" if verdict.cause in ("requeue", "crowded", "preempted") else "fail"
     return verdict._replace(event="lose" if verdict.cause == "lost" else event, delay=None)
 
 

@@ -18,6 +18,9 @@ reservation is due, according to its time limit or its command profile.
 
 Cores, memory and counters of the host (host_room.py) are kept for that job too. The first job that
 lacks only these, with or without GPUs, gets a reservation of them.
+
+Preemptible jobs come after all others. They give way to others that do not fit (preemption.py); the
+devices that they vacate are kept for the job that caused it, which comes first of all.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ HOST_RESERVED = "host_reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
 GROUP_LIMIT = "group_limit"
+VACATING = "vacating"
 
 _SHORTEST = 10.0  # seconds: shorter jobs have the response ratio of a job of this duration
 # The maximum number of jobs of one request group that a decision considers.
@@ -79,6 +83,7 @@ class Placement(Protocol):
     def take(
         self, request: Request, devices: tuple[int, ...], end: float | None, likely: float
     ) -> None: ...
+    def keep(self, request: Request, devices: tuple[int, ...], likely: float) -> bool: ...
     def reserve(
         self, request: Request, not_before: float
     ) -> tuple[tuple[int, ...], float | None]: ...
@@ -123,11 +128,13 @@ def limit_waiting_jobs(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot with only the waiting jobs that the daemon considers in one decision."""
     groups: dict[int, list[AnyJob]] = {}
     for job in snapshot.waiting:
-        groups.setdefault(job.request_group or -job.id, []).append(job)
-    requests = [group[0].request for group in groups.values()]
+        if not job.kept:
+            groups.setdefault(job.request_group or -job.id, []).append(job)
+    requests = [job.request for job in snapshot.waiting]
     count = jobs_per_group(requests, snapshot.devices, snapshot.running, snapshot.cpu_slots)
+    kept = tuple(job for job in snapshot.waiting if job.kept)  # always considered
     considered = tuple(job for group in groups.values() for job in group[:count])
-    return snapshot._replace(waiting=considered)
+    return snapshot._replace(waiting=(*kept, *considered))
 
 
 def jobs_per_group(
@@ -209,6 +216,12 @@ def place_jobs(
             continue
         if devices is not None:
             waits[job.id] = _why_no_host_room(claim, host)
+        elif job.kept and pool.keep(
+            request, job.kept, likely_end_if_started(job, pool.now, estimates)
+        ):
+            host.reserve_with(claim, None, job.kept)
+            waits[job.id] = VACATING
+            continue
         elif reservation is not None and pool.has_room and pool.would_fit(request):
             waits[job.id] = RESERVED
         else:
@@ -284,6 +297,25 @@ def sort_jobs(
     The order between fair-share groups depends on which jobs start. Every job is assumed to start,
     which is true of the first ones; the order of jobs that cannot start does not matter.
     """
+    classes: dict[int, list[AnyJob]] = {}
+    for job in waiting:
+        classes.setdefault(_class_of(job), []).append(job)
+    for key in sorted(classes):
+        yield from _sort_class(classes[key], running, now, rules, estimates)
+
+
+def _class_of(job: AnyJob) -> int:
+    """Jobs for which devices are kept come first, preemptible ones last."""
+    return 0 if job.kept else 2 if job.request.preemptible else 1
+
+
+def _sort_class(
+    waiting: Iterable[AnyJob],
+    running: Iterable[RunningJob],
+    now: float,
+    rules: Rules,
+    estimates: Estimates,
+) -> Iterator[AnyJob]:
     groups: dict[str, list[AnyJob]] = {}
     for job in waiting:
         groups.setdefault(job.fair_share_group if rules.is_fair else "", []).append(job)

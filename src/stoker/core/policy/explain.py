@@ -23,6 +23,7 @@ from stoker.core.policy.decide import (
     NO_CPU_SLOT,
     NO_HOST_ROOM,
     RESERVED,
+    VACATING,
     AnyJob,
     decide,
     host_room_of,
@@ -117,6 +118,8 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
         return _lacking(job, snapshot, plan), True
     if reason == HOST_RESERVED:
         return [_kept_room(job, snapshot, plan)], True
+    if reason == VACATING and job.kept:
+        return [f"it needs {needs(job.request)}", *_vacated(job, snapshot)], False
     if reason == RESERVED and plan.reservation is not None:
         return [_kept(job, plan.reservation, snapshot)], True
     return [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)], True
@@ -195,6 +198,18 @@ def _kept_room(job: AnyJob, snapshot: Snapshot, plan: Plan) -> str:
     return sentence
 
 
+def _vacated(job: AnyJob, snapshot: Snapshot) -> list[str]:
+    """Return which jobs vacate the devices that are kept for a job."""
+    visible = {device.number: device.visible for device in snapshot.devices}
+    sentences = []
+    for number in sorted(job.kept):
+        leaving = [one.id for one in snapshot.running if one.gives_way and number in one.devices]
+        by = f"{_jobs(leaving)} {'is' if len(leaving) == 1 else 'are'} asked to vacate it"
+        state = f": {by}" if leaving else ""
+        sentences.append(f"GPU {visible.get(number, number)} is kept for it{state}")
+    return sentences
+
+
 def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
     visible = {device.number: device.visible for device in snapshot.devices}
     numbers = ", ".join(visible[number] for number in sorted(held.devices))
@@ -236,6 +251,9 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
             )
         if jobs:
             words.append(f"runs {_jobs([job.id for job in jobs])}{_until(jobs, snapshot)}")
+        for other in snapshot.waiting:
+            if device.number in other.kept and plan.waits.get(other.id) == VACATING:
+                words.append(f"is kept for job {other.id}")
         if next_jobs:
             words.append(f"starts {_jobs(next_jobs)} now")
         if state.note is not None:

@@ -26,7 +26,7 @@ class DeviceRoom:
 
     __slots__ = (
         "closes_briefly", "device", "free", "has_other_processes", "is_closed", "is_saturated",
-        "jobs", "measured", "of_profile", "takes_followers", "total",
+        "is_vacated", "jobs", "measured", "of_profile", "takes_followers", "total",
     )  # fmt: skip
 
     def __init__(self, device: Device, state: DeviceState) -> None:
@@ -37,6 +37,7 @@ class DeviceRoom:
         self.is_closed = state.closed_reason is not None
         self.closes_briefly = state.closes_briefly
         self.takes_followers = state.takes_followers
+        self.is_vacated = False  # a job on it was asked to give way
         self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
         self.measured: dict[int, int] = {}  # jobs without an estimate yet, by profile
         self.of_profile: dict[int, int] = {}  # jobs with `auto`, by profile
@@ -162,6 +163,7 @@ class DevicePool:
                 if room is not None:
                     end = likely_end_of_running(job, now, estimates)
                     room.add(job.request, end, job.started)
+                    room.is_vacated = room.is_vacated or job.gives_way
 
     def is_possible(self, request: Request) -> bool:
         """Whether a job with this request could start if all devices were idle and open."""
@@ -200,6 +202,7 @@ class DevicePool:
             amount = amount_of(request, room.device)
             if (
                 (follows or room.fits(amount))
+                and not (request.preemptible and room.has_other_processes)
                 and (number not in kept or amount <= kept[number])
                 and number not in avoided
                 and is_eligible(request, room.device)
@@ -260,6 +263,21 @@ class DevicePool:
             amount = self.rooms[number].add(request, likely, self.now)
             if stays and number in self._kept:
                 self._kept[number] -= amount
+
+    def keep(self, request: Request, devices: tuple[int, ...], likely: float) -> bool:
+        """Keep devices, which are being vacated, for a job; False if it could not start there."""
+        if len(devices) != request.gpus:
+            return False
+        for number in devices:
+            room = self.rooms.get(number)
+            if room is None or not is_eligible(request, room.device):
+                return False
+            amount = amount_of(request, room.device)
+            is_coming = room.is_vacated or room.closes_briefly or room.fits(amount)
+            if not is_coming or not room.could_fit(amount):
+                return False
+        self.take(request, devices, None, likely)
+        return True
 
     def reserve(self, request: Request, not_before: float) -> tuple[tuple[int, ...], float | None]:
         """Reserve the devices that will have room soonest, from `not_before` on.

@@ -106,6 +106,9 @@ class EqualDevices:
         del self._free[-request.gpus :]
         self._placed.append((likely, self.now, devices))
 
+    def keep(self, request: Request, devices: tuple[int, ...], likely: float) -> bool:
+        return False  # a replay needs no time to vacate devices
+
     def reserve(self, request: Request, not_before: float) -> tuple[tuple[int, ...], float | None]:
         missing = request.gpus - len(self._free)
         now, estimates = self.now, self._estimates

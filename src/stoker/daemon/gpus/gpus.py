@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.core.policy.preemption import OutsideDemand
 from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.devices.leases.lease import Lease, Waiter
@@ -48,6 +49,10 @@ class Gpus:
 
     def drop_unused_waiter(self) -> None:
         """After a decision: stop waiting for a lease that no job needs any more."""
+
+    def demands(self) -> list[OutsideDemand]:
+        """Return the processes outside of this queue that need the devices of preemptible jobs."""
+        return []
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Apply the settings from the database: (uuid, drained, slots, quarantine)."""

@@ -15,6 +15,7 @@ from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.eligible import is_named
 from stoker.core.policy.placement import amount_of, capacity
+from stoker.core.policy.preemption import OutsideDemand
 from stoker.core.record import Record
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
 from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
@@ -22,6 +23,7 @@ from stoker.daemon.gpus.gpus import ChangingGpus
 from stoker.daemon.gpus.group_leases import GroupLeases
 from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.daemon.gpus.memory_watch import POLL_SECONDS, MemoryWatch
+from stoker.daemon.gpus.outside_demands import OutsideDemands
 from stoker.daemon.gpus.process_owners import leased_on, owners
 from stoker.devices.discovery import as_device
 from stoker.devices.leases.holders import DeviceClaim
@@ -87,6 +89,7 @@ class MonitoredGpus(ChangingGpus):
         self._group_leases = GroupLeases()
         self._memory = MemoryWatch(self._group_leases)
         self._memory_actions: list[MemoryAction] = []
+        self._demands = OutsideDemands(use_leases)
 
     # -- samples and settings ------------------------------------------------------------------
 
@@ -124,7 +127,11 @@ class MonitoredGpus(ChangingGpus):
                 if xid.code not in _HARMLESS_XIDS:
                     self._quarantine(xid.uuid, f"the driver reported Xid {xid.code}")
         self._find_states(live)
-        return (self.devices, self.states) != before
+        is_needed = self._demands.update(self.devices, self._occupancy, live.values(), sample.at)
+        return is_needed or (self.devices, self.states) != before
+
+    def demands(self) -> list[OutsideDemand]:
+        return self._demands.found
 
     def remember(self, devices: Iterable[Device]) -> None:
         """Keep the device numbers of the last daemon: running jobs are recorded with them."""
@@ -292,12 +299,18 @@ class MonitoredGpus(ChangingGpus):
         if joined is not None:
             return joined
         claims = self._claims(request, devices) if self._use_leases else []
-        lease = self._take_lease(claims, devices) if claims else Lease([])
+        lease = (
+            self._take_lease(claims, devices, waits=not request.preemptible)
+            if claims
+            else Lease([])
+        )
         if lease is not None:
             self._group_leases.keep(request, devices[0], claims, lease)
         return lease
 
-    def _take_lease(self, claims: list[DeviceClaim], devices: tuple[int, ...]) -> Lease | None:
+    def _take_lease(
+        self, claims: list[DeviceClaim], devices: tuple[int, ...], *, waits: bool
+    ) -> Lease | None:
         if self._waited_lease is not None:
             wanted, waited_lease = self._waited_lease
             if wanted == claims:
@@ -313,7 +326,8 @@ class MonitoredGpus(ChangingGpus):
             lease = try_take(claims, unleased)
             if lease is None:
                 self._close(devices, "leased to another process")
-                if self.waiter is None:
+                # Preemptible jobs take a lease only if no other process needs the GPU.
+                if self.waiter is None and waits:
                     self.waiter = Waiter(claims)
                     self._wanted = claims
         except Error as error:  # e.g. an unsafe lease folder, or no memory
