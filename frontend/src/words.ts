@@ -24,6 +24,7 @@ export const LABELS: Record<string, string> = {
   time_limit: 'Time limit',
   retries: 'Retries',
   restartable: 'Restartable',
+  preemptible: 'Preemptible',
   tags: 'Tags',
   group: 'Fair-share group',
   after: 'Run after jobs',

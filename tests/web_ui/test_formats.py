@@ -27,7 +27,7 @@ _JOB = {
     "state": "done", "gpu_mem_auto": False, "gpu_mem_bytes": None, "gpu_ids": [], "prefer": [],
     "gpu_model": None, "min_gpu_mem_bytes": None, "on_oom": None, "warm": None, "time_limit": None,
     "priority": 0, "retries": 0, "tags": [], "group": None, "after": [], "eligible_at": None,
-    "attempts": 1, "restartable": False, "exclusive": False,
+    "attempts": 1, "restartable": False, "exclusive": False, "preemptible": False,
 }  # fmt: skip
 
 _RUN = """

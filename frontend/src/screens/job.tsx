@@ -222,7 +222,8 @@ function Details({ job }: { job: JobDetail }) {
     ],
     ['Time limit', job.time_limit === null ? null : duration(job.time_limit)],
     ['Retries', job.retries || null],
-    ['Restartable', job.restartable ? 'yes' : null],
+    ['Restartable', job.restartable && !job.preemptible ? 'yes' : null],
+    ['Preemptible', job.preemptible ? preemptible(job) : null],
     ['Submitted', clock(job.submitted_at)],
     ['Started', job.started_at && clock(job.started_at)],
     ['Ended', job.ended_at && clock(job.ended_at)],
@@ -251,6 +252,13 @@ function Details({ job }: { job: JobDetail }) {
       </dl>
     </Section>
   );
+}
+
+/** Whether a preemptible job gives way, and how often it did. */
+function preemptible(job: JobDetail): string {
+  if (job.gives_way_to) return `asked to make room for ${job.gives_way_to}`;
+  const times = job.preemptions === 1 ? 'once' : `${job.preemptions} times`;
+  return job.preemptions ? `yes, gave way ${times}` : 'yes';
 }
 
 /** The backend of a job, and where it runs there: `lab, node n2, GPU 0,1`. */

@@ -37,6 +37,7 @@ export const ADVANCED: FieldSpec[] = [
 export const BOXES = [
   { name: 'hold', label: 'Hold until released' },
   { name: 'restartable', label: 'Restartable: may run again after a crash' },
+  { name: 'preemptible', label: 'Preemptible: gives way to other jobs' },
   { name: 'exclusive', label: 'Exclusive: no other jobs on its GPUs' },
 ];
 const OF_BACKENDS = ['nodes', 'option']; // shown and sent only if a backend is chosen
