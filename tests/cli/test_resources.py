@@ -183,7 +183,7 @@ def test_jobs_of_a_file_have_their_own_resources(host: Lab) -> None:
 def test_dry_run_shows_the_resources(host: Lab) -> None:
     flags = ("--gpus", "0", "--cpus", "2", "--mem", "auto", "--need", "licence=1")
     shown = host.ok("submit", "--dry-run", *flags, "true")
-    assert "no GPU, 2 cores, memory of the host (no estimate yet), 1 licence" in shown
+    assert "no GPU, 2 cores, memory (auto), 1 licence" in shown
     job = json.loads(host.ok("submit", "--dry-run", "--json", *flags, "true"))["dry_run"][0]
     assert (job["cpus"], job["mem_bytes"], job["mem_auto"]) == (2, None, True)
     assert job["need"] == {"licence": 1}

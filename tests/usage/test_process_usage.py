@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from stoker.supervisor import job_processes, kill_processes, process_tags
+from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.process_usage import UsageSampler
 
 BASE = 0x1BADF00D
@@ -190,3 +191,43 @@ def test_nested_job_counts_for_the_outer_job(start: Start) -> None:
     )
     program.wait()
     assert UsageSampler(BASE).sample([1], 0.0)[1].memory > 80 * MIB
+
+
+def test_peak_counts_all_processes_of_an_attempt(start: Start) -> None:
+    program = start(
+        1,
+        """
+    import os
+    readers = []
+    for _ in range(3):
+        reader, writer = os.pipe()
+        begin, go = os.pipe()
+        if not os.fork():
+            block = bytearray(os.urandom(1 << 20) * 64)
+            os.write(writer, b"r")
+            os.close(go)
+            os.read(begin, 1)
+            os._exit(0)
+        os.read(reader, 1)
+        os.close(begin)
+        readers.append(go)
+    print("ready", flush=True)
+    input()
+    for go in readers:
+        os.write(go, b"g")
+    for _ in readers:
+        os.wait()
+    print("less", flush=True)
+    input()
+    """,
+    )
+    peaks = MemoryPeaks(BASE)
+    program.wait()
+    peaks.sample([1], 0.0)
+    program.go_on()
+    program.wait()
+    peaks.sample([1], 10.0)
+    assert peaks.take(2) == 0  # never sampled
+    peak = peaks.take(1)
+    assert 3 * 64 * MIB < peak < 3 * 64 * MIB + 100 * MIB
+    assert peaks.take(1) == 0

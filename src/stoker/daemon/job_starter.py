@@ -233,10 +233,13 @@ class JobStarter:
 
 
 def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
+    request = job.request
+    if request.host_memory != claim.host_memory:
+        request = request._replace(host_memory=claim.host_memory)
     return RunningJob(
         id=job.id,
         attempt=claim.attempt,
-        request=job.request._replace(host_memory=claim.host_memory),
+        request=request,
         devices=claim.devices,
         started=now,
         ends_by=None if job.time_limit is None else now + job.time_limit,

@@ -77,6 +77,7 @@ class OrderMaker:
             warn=job.warn,
             folder=_folder_to_create(job, env),
             cpus=cpus,
+            measures_memory=job.request.is_auto_host,
             warm=job.warm,
             modules=profiles.modules_of(self._db, job.profile) if job.warm == "" else "",
         )

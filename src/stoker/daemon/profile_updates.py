@@ -43,9 +43,10 @@ def learn(db: Database, gpus: Gpus, group: ready_jobs.RequestGroup, ended: Ended
         text = f"it ran for {seconds:.0f} s and never used its GPU"
         events.record_event(db, job.job, ended.outcome.ended_at, "gpu_unused", text)
     if verdict.event == "succeed":
-        return profiles.learn(
+        has_changed = profiles.learn(
             db, job.profile, ended.seconds, use.memory, host_memory=_host_peak(ended)
         )
+        return has_changed or group.request.is_auto_host
     if verdict.cause != "gpu_oom":
         return False
     if verdict.delay is not None and not verdict.is_counted:

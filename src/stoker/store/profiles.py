@@ -125,39 +125,30 @@ def learn(
     memory: int | None,
     *,
     is_short: bool = False,
-    host_memory: int | None = None,
+    host_memory: int = 0,
 ) -> bool:
-    """Update a profile after an attempt; returns whether an estimate of its memory changed.
+    """Update a profile after an attempt; returns whether its estimate of GPU memory changed.
 
     `is_short`: the attempt ran out of GPU memory, so `memory` is less than it needs.
     """
     if not profile:
         return False
-    has_changed = host_memory is not None and _learn_host_memory(db, profile, host_memory)
     if seconds is not None:
         new = update_estimate(_estimate(db, profile), seconds)
         db.execute(
-            "UPDATE profiles SET runs = runs + 1, seconds = ?, spread = ? WHERE id = ?",
-            (new.seconds, new.spread, profile),
+            "UPDATE profiles SET runs = runs + 1, seconds = ?1, spread = ?2,"
+            " host_memory = nullif(max(coalesce(host_memory, 0), ?3), 0) WHERE id = ?4",
+            (new.seconds, new.spread, host_memory, profile),
         )
     if memory is None:
-        return has_changed
+        return False
     known = db.value("SELECT memory FROM profiles WHERE id = ?", (profile,))
     db.execute(
         "UPDATE profiles SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
         " WHERE id = ?3",
         (int(not is_short), memory, profile),
     )
-    return has_changed or known is None or memory > int(str(known))
-
-
-def _learn_host_memory(db: Database, profile: int, peak: int) -> bool:
-    """Record a higher peak of the host's memory; returns whether it is higher."""
-    changed = db.execute(
-        "UPDATE profiles SET host_memory = ?1 WHERE id = ?2 AND coalesce(host_memory, 0) < ?1",
-        (peak, profile),
-    )
-    return changed.rowcount > 0
+    return known is None or memory > int(str(known))
 
 
 def modules_of(db: Database, profile: int) -> str:

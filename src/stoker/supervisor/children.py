@@ -22,6 +22,7 @@ from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool, PooledLog
 from stoker.supervisor.logs import cap_log
+from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
 from stoker.supervisor.spawn import (
@@ -118,6 +119,7 @@ class Children:
         self.stuck: list[Stuck] = []  # unkillable attempts, until the caller empties the list
         self._helper_pids: set[int] = set()
         self._next_log_check = 0.0
+        self._memory_peaks = MemoryPeaks(tag_base)
         self._children_list = _open_children_list()
         self._late_events: list[AttemptStarted | Outcome | Refused] = []
         self._empty_logs = EmptyLogs()
@@ -526,6 +528,8 @@ class Children:
             self._kill(to_kill, now)
         if now >= self._next_log_check:
             self._next_log_check = now + _LOG_CHECK_SECONDS
+            measured = [id for id, one in self._by_attempt.items() if one.order.measures_memory]
+            self._memory_peaks.sample(measured, now)
             for attempt in self._by_attempt.values():
                 if attempt.order.own_log and attempt.order.stdout is not None:
                     cap_log(attempt.order.stdout, self._log_limit)
@@ -555,7 +559,9 @@ class Children:
                 reason=attempt.reason,
                 user_seconds=usage.ru_utime,
                 system_seconds=usage.ru_stime,
-                max_rss_bytes=_peak(usage.ru_maxrss) * 1024,
+                max_rss_bytes=max(
+                    _peak(usage.ru_maxrss) * 1024, self._memory_peaks.take(attempt.order.attempt)
+                ),
                 modules=self._take_report(attempt),
             )
             if isinstance(attempt.failure, StartFailed):

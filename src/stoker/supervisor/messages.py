@@ -53,6 +53,7 @@ class Order(Record):
     cpus: str = ""  # to bind it to, as 0-15,32-47; empty: all that its parent may use
     warm: str | None = None  # fork it from a server that imported these modules; "": learned ones
     modules: str = ""  # the learned ones
+    measures_memory: bool = False  # of all its processes, while it runs
     memory_limit: int | None = None  # bytes; more kills it, where cgroups allow that
     cpu_limit: int = 0  # cores; 0: none
     cgroup: str = ""  # the parent cgroup for its limits; empty: that of the parent

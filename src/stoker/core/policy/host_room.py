@@ -13,6 +13,7 @@ from stoker.core.model import Request, RunningJob
 from stoker.core.policy.host_share import (
     CORES,
     CPU_SLOTS,
+    MILLI,
     HostClaim,
     HostLimits,
     claim_of,
@@ -69,10 +70,16 @@ class HostRoom:
         self._started: list[_Holder] = []
         self._kept: list[_Kept] = []
         self._wanted: HostClaim | None = None  # to be reserved when another job would fit
+        known: tuple[Request | None, HostClaim] = (None, {})
         for job in running:
-            claim = claim_of_running(job, limits)
+            if known[0] is not job.request:  # most jobs share one request
+                known = (job.request, self.claim_of(job.request))
+            claim = known[1]
+            if job.cpus is not None and claim.get(CORES, job.cpus) != job.cpus * MILLI:
+                claim = claim_of_running(job, limits)
             self._running.append((job, claim))
-            self._subtract(claim)
+            for name, amount in claim.items():
+                self.free[name] = self.free.get(name, 0) - amount
 
     def claim_of(self, request: Request) -> HostClaim:
         known = self._claims.get(request)

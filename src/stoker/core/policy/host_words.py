@@ -17,7 +17,7 @@ def declared_words(request: Request) -> list[str]:
     if request.host_memory is not None:
         words.append(f"{format_size(request.host_memory)} of memory")
     elif request.is_auto_host:
-        words.append("memory of the host (no estimate yet)")
+        words.append("memory (auto)")
     words += [" ".join(need.partition("=")[::-2]) for need in request.needs]
     return words
 
