@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from stoker.core.model import Device, Start
+from stoker.core.model import UNCOUNTED, Device, HostResources, Start
 from stoker.core.outcome.retry import MAX_LOST_RETRIES
 from stoker.core.policy.preemption import MIN_RUN_SECONDS
 from stoker.core.states import FINAL, TABLE
@@ -52,11 +52,17 @@ def check_no_idle_gpu(starts: Iterable[Start], detail: str) -> None:
 
 class Checker:
     def __init__(
-        self, world: World, path: str, devices: tuple[Device, ...], cpu_slots: int
+        self,
+        world: World,
+        path: str,
+        devices: tuple[Device, ...],
+        cpu_slots: int,
+        resources: HostResources = UNCOUNTED,
     ) -> None:
         self._world = world
         self._slots = {device.number: device.slots for device in devices}
         self._cpu_slots = cpu_slots
+        self._resources = resources
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.executescript(_AUDIT)
         self._seen = {"audit": 0, "audit_ends": 0, "audit_met": 0, "audit_asked": 0}
@@ -141,8 +147,32 @@ class Checker:
                 raise Violation(f"I4: gpu {index} has {holders} and now attempt {new.attempt}")
         if not new.devices and sum(not p.devices for p in live) >= self._cpu_slots:
             raise Violation(f"I4: no CPU slot is free for attempt {new.attempt}")
+        self._check_host_room(new, live)
         before.append(new)
         self._by_attempt[new.attempt] = new
+
+    def _check_host_room(self, new: Process, live: list[Process]) -> None:
+        """Check that cores, memory and counters are not over-committed: I4."""
+        if self._resources.cores is None:
+            return
+        cores, memory, counter = 0.0, 0, 0
+        for process in (*live, new):
+            row = self._db.execute(
+                "SELECT a.cpus, a.host_claim, g.needs FROM attempts a JOIN jobs j ON j.id = a.job"
+                " JOIN request_groups g ON g.id = j.request_group WHERE a.id = ?",
+                (process.attempt,),
+            ).fetchone()
+            if row is not None:  # the claim of an order that was not committed is gone
+                cores += row[0] or 0.0
+                memory += row[1] or 0
+                counter += int(row[2].partition(b"=")[2] or 0)
+        has_room = cores <= self._resources.cores + 1e-9 and memory <= (self._resources.memory or 0)
+        if not has_room or counter > dict(self._resources.counters)["a"]:
+            raise Violation(
+                f"I4: attempt {new.attempt} over-commits the host: {cores} cores, {memory} bytes,"
+                f" {counter} of a counter"
+            )
+        self.counts["host claims checked"] += 1
 
     def _check_rerun(self, new: Process, before: list[Process]) -> None:
         causes = dict(

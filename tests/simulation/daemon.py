@@ -10,7 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from stoker.core.model import Context, Device, Outcome
+from stoker.core.model import UNCOUNTED, Context, Device, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.daemon.interfaces import EventListener, Host
@@ -267,12 +267,18 @@ class SimHost:
     """The state that outlives a daemon: folder, runner, devices."""
 
     def __init__(
-        self, world: World, folder: str, devices: tuple[Device, ...], cpu_slots: int
+        self,
+        world: World,
+        folder: str,
+        devices: tuple[Device, ...],
+        cpu_slots: int,
+        resources: HostResources = UNCOUNTED,
     ) -> None:
         self.world = world
         self.folder = folder
         self.devices = devices
         self.cpu_slots = cpu_slots
+        self.resources = resources
         self.runner: Runner | None = None
         self.has_pidfd_exit_codes = world.odds(0.5)  # Linux 6.15 and later
         self.on_order: Callable[[Order], None] = lambda order: None
@@ -362,7 +368,8 @@ class SimDaemon(EventListener):
         self.link = self._link = SimRunnerClient(self)
         begun = [r.attempt for r in self.link.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
-        host, gpus = Host(self.host.cpu_slots, self.world.boot, False), FixedGpus(self.host.devices)
+        host = Host(self.host.cpu_slots, self.world.boot, False, self.host.resources)
+        gpus = FixedGpus(self.host.devices)
         self.loop = Loop(
             self._db, self, host, gpus, self._settings, self.world.clock, self, next_attempt=first
         )

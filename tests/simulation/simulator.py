@@ -8,7 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from stoker.core.model import Context, Dependency, Device, JobSpec, Request
+from stoker.core.model import (
+    UNCOUNTED,
+    Context,
+    Dependency,
+    Device,
+    HostResources,
+    JobSpec,
+    Request,
+)
 from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
 from stoker.core.policy.preemption import Preemption, plan_preemptions
@@ -35,6 +43,9 @@ class Result:
     counts: Counter[str]
 
 
+_FIRST_WITH_CORES = 30_000  # hosts of these seeds and higher ones count cores and memory
+
+
 class Simulator:
     """`preemptible`: the share of jobs that are. Their own random numbers choose them, so that
     the histories of seeds without them stay as they are."""
@@ -43,6 +54,7 @@ class Simulator:
         self.seed = seed
         self._preemptible = preemptible
         self._chance_of_preemptible = Random(f"preemptible {seed}")
+        self._own = Random(f"host {seed}")  # other seeds keep their histories
         chance = Random(seed)
         self.world = World(chance)
         self._chance = chance
@@ -55,9 +67,12 @@ class Simulator:
         self._users = open_database(folder, durable=False, timeout=0.0)
         self._locker = open_database(folder, durable=False, timeout=0.0)
         self._locked_until: float | None = None
-        self._host = SimHost(self.world, folder, devices, cpu_slots=chance.randint(1, 4))
+        resources = UNCOUNTED
+        if seed >= _FIRST_WITH_CORES:
+            resources = HostResources(cores=self._own.randint(1, 8), memory=8, counters=(("a", 2),))
+        self._host = SimHost(self.world, folder, devices, chance.randint(1, 4), resources)
         path = os.path.join(folder, FILE_NAME)
-        self.checker = Checker(self.world, path, devices, self._host.cpu_slots)
+        self.checker = Checker(self.world, path, devices, self._host.cpu_slots, resources)
         self._host.on_order = self.checker.check_order
         self._daemon: SimDaemon | None = None
         self._ids: list[int] = []
@@ -109,7 +124,7 @@ class Simulator:
         now, loop = self.world.clock.mono(), daemon.loop
         snapshot, _ = load_snapshot(
             self._users, now, self.world.clock.wall() - now, loop.gpus.in_order,
-            loop.gpus.states, self._host.cpu_slots, MAX_JOBS_PER_GROUP,
+            loop.gpus.states, self._host.cpu_slots, MAX_JOBS_PER_GROUP, self._host.resources,
         )  # fmt: skip
         if not snapshot.waiting:
             return
@@ -251,9 +266,8 @@ class Simulator:
             argv=("endless" if endless else "work", "abc"[len(self._ids) % 3]),
             shell=False,
             context=_CONTEXT,
-            request=Request(
-                min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0]),
-                preemptible=preemptible,
+            request=self._request(
+                min(self._gpus, chance.choices((0, 1, 2, 3, 4), (4, 8, 2, 1, 1))[0]), preemptible
             ),
             priority=chance.choice((0, 0, 0, 5, -5)),
             after=tuple(after.values()),
@@ -263,6 +277,19 @@ class Simulator:
             restartable=odds(0.3) or preemptible,
             begin_at=begin,
             held=odds(0.05),
+        )
+
+    def _request(self, gpus: int, preemptible: bool) -> Request:
+        cores = self._host.resources.cores
+        if cores is None:
+            return Request(gpus, preemptible=preemptible)
+        own = self._own
+        return Request(
+            gpus,
+            cpus=own.choice((0, 0, 0, 1, min(2, cores), cores)),
+            host_memory=own.choice((None, None, 1, 3, 8)),
+            needs=own.choice(((), (), ("a=1",), ("a=2",))),
+            preemptible=preemptible,
         )
 
     def _cancel(self) -> None:

@@ -55,6 +55,13 @@ def test_invariants_hold_with_preemptible_jobs(first: int, tmp_path: Path) -> No
     assert counts["preemptions"] > 20
 
 
+@pytest.mark.parametrize("first", range(30_000, 30_050, _BLOCK))
+def test_invariants_hold_on_hosts_that_count_cores_and_memory(first: int, tmp_path: Path) -> None:
+    counts = _run_block(first, tmp_path)
+    assert counts["host claims checked"] > 300
+    assert counts["decisions compared"] > 100
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(10_000, 10_250, _BLOCK))
 def test_invariants_hold_in_many_more_histories(first: int, tmp_path: Path) -> None:
