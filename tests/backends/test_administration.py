@@ -90,6 +90,15 @@ def test_request_that_no_node_can_satisfy_is_refused_at_submit(slurm_lab: SlurmL
     assert "Slurm chooses the GPUs" in refused.stderr
     refused = slurm_lab.run("submit", "--on", BACKEND, "--option", "array=0-3", "true")
     assert "is set by Stoker" in refused.stderr
+    for flags, why in (
+        (("--need", "licence=1"), "counters belong to this host"),
+        (("--mem", "auto"), "Slurm needs the size of the memory"),
+        (("--cpus", "2", "--option", "cpus-per-task=3"), "exclude each other"),
+        (("--mem", "1G", "--option", "mem-per-cpu=1G"), "exclude each other"),
+    ):
+        refused = slurm_lab.run("submit", "--on", BACKEND, *flags, "true")
+        assert refused.returncode == 2
+        assert why in refused.stderr
 
 
 def test_listings_do_not_grow_with_the_number_of_jobs(

@@ -118,8 +118,8 @@ def test_jobs_of_unknown_length_are_dealt_out_in_turn() -> None:
 # -- nodes ---------------------------------------------------------------------------------------
 
 _NODES = (
-    Node(name="a", gpus=4, model="NVIDIA A100", gpu_memory=40 << 30),
-    Node(name="b", gpus=8, state=DOWN, model="NVIDIA H200", gpu_memory=140 << 30),
+    Node(name="a", gpus=4, model="NVIDIA A100", gpu_memory=40 << 30, cpus=32),
+    Node(name="b", gpus=8, state=DOWN, model="NVIDIA H200", gpu_memory=140 << 30, cpus=64),
     Node(name="c", gpus=0),
 )
 
@@ -137,6 +137,8 @@ _NODES = (
         (Request(gpus=1, model="mi300"), "no node of the backend `lab` has such GPUs"),
         (Request(gpus=1, memory=80 << 30), None),
         (Request(gpus=1, memory=200 << 30), "with that much memory"),
+        (Request(gpus=8, cpus=64), None),
+        (Request(gpus=1, cpus=65), "requests 65 cores, but a node of the backend"),
     ],
 )
 def test_request_is_refused_only_if_no_node_can_ever_satisfy_it(

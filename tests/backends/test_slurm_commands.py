@@ -266,6 +266,17 @@ def test_allocations_are_requested_as_one_array(fake: FakeSlurm, tmp_path: Path)
     assert call.script is not None and "/my/python" in call.script
 
 
+def test_cores_and_memory_of_a_job_are_requested(fake: FakeSlurm, tmp_path: Path) -> None:
+    fake.answer("sbatch", stdout="4711\n")
+    backend = SlurmBackend("lab", {"cpus-per-task": "1", "mem-per-cpu": "2G", "cpus-per-gpu": "3"})
+    backend.submit(_batch(tmp_path, 0, cpus=8, memory=(3 << 30) + 1))
+    backend.submit(_batch(tmp_path, 0))
+    with_cores, without = (set(call.argv) for call in fake.calls("sbatch"))
+    assert {"--cpus-per-task=8", "--mem=3073M"} <= with_cores
+    assert not any(word.startswith(("--mem-per", "--cpus-per-gpu")) for word in with_cores)
+    assert {"--cpus-per-task=1", "--mem-per-cpu=2G", "--cpus-per-gpu=3"} <= without
+
+
 def test_allocations_are_found_again_by_their_token(fake: FakeSlurm) -> None:
     listing = "stoker-aa|12|0|RUNNING|None|n1\nstoker-aa|12|1|PENDING|None|\n"
     fake.answer("squeue", stdout=f"{listing}stoker-ab|13|2|PENDING|None|\n")

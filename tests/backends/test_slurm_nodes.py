@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,25 @@ def test_batch_script_runs_on_its_first_node_with_the_options_of_slurm(
     first, *tasks = slurm_lab.log(job).splitlines()
     assert first == "first main 2 2"
     assert sorted(tasks) == [f"task {number}" for number in range(4)]
+
+
+def test_each_node_of_a_job_has_the_cores_that_it_reserves(slurm_lab: SlurmLab) -> None:
+    job = slurm_lab.submit_on("--nodes", "2", "--cpus", "2", "echo $SLURM_CPUS_PER_TASK")
+    slurm_lab.wait_for(job, "done")
+    assert slurm_lab.log(job).split() == ["2", "2"]
+
+
+def test_jobs_have_the_cores_that_they_reserve(slurm_lab: SlurmLab) -> None:
+    """Jobs of one allocation run one after the other, because it has the cores of one."""
+    step = "test ! -e busy && touch busy && sleep 0.2 && rm busy && echo $SLURM_CPUS_PER_TASK"
+    show = f"{step} $OMP_NUM_THREADS"
+    file = slurm_lab.folder / "jobs.txt"
+    file.write_text(f"{show}\n{show}\n{show}\n")
+    flags = ("--gpus", "0", "--cpus", "2", "--mem", "64M", "--cwd", str(slurm_lab.files))
+    said = slurm_lab.ok("submit", "--json", "--on", BACKEND, *flags, "--file", str(file))
+    for job in json.loads(said)["jobs"]:
+        slurm_lab.wait_for(job, "done")
+        assert slurm_lab.log(job) == "2 2\n"
 
 
 def test_foreground_run_on_a_backend_prints_output_and_returns_the_exit_code(

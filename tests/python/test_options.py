@@ -77,6 +77,13 @@ def test_option_values_are_converted(options: dict[str, Any], field: str, value:
     assert read_options(options).fields[field] == value
 
 
+def test_resources_of_the_host_are_converted() -> None:
+    request = read_options({"cpus": 4, "mem": "2G", "need": {"b": 2, "a": 1}}).request
+    assert (request.cpus, request.host_memory, request.needs) == (4, 2 << 30, ("a=1", "b=2"))
+    assert read_options({"mem": "auto", "need": "a"}).request.is_auto_host
+    assert read_options({"need": ["a=2", "a=3"]}).request.needs == ("a=3",)
+
+
 def test_memory_option_is_a_string_or_bytes() -> None:
     assert read_options({"gpu_mem": "20G"}).request.memory == 20 << 30
     assert read_options({"gpu_mem": 1 << 30}).request.memory == 1 << 30
@@ -90,6 +97,10 @@ def test_memory_option_is_a_string_or_bytes() -> None:
         ({"gpu": 1}, "`gpu` is not an option of a job"),
         ({"gpus": -1}, "`gpus` must not be negative, but is -1"),
         ({"gpus": True}, "`gpus` must be an integer, not True"),
+        ({"cpus": 0}, "`cpus` must be 1 or more"),
+        ({"mem": 1.5}, "`mem` must be a size, not 1.5"),
+        ({"need": {"a": 0}}, "`need`: `a=0` is not the amount of a counter"),
+        ({"need": 3}, "`need` must be a list of counters, not 3"),
         ({"gpus": 1.5}, "`gpus` must be an integer, not 1.5"),
         ({"gpus": "2"}, "`gpus` must be an integer, not '2'"),
         ({"gpus": int}, "`gpus` must be an integer, not <class 'int'>"),

@@ -30,6 +30,26 @@ def test_command_runs_with_its_options(site: Site) -> None:
     assert (seen["time_limit"], seen["retries"], seen["restartable"]) == (7200, 1, True)
 
 
+def test_job_reserves_cores_and_memory_of_the_host(site: Site) -> None:
+    job = site.submit("sleep 600", gpus=0, cpus=3, mem="1G")
+    site.lab.wait_until(lambda: site.lab.state(job) == "running")
+    seen = site.get(f"/api/jobs/{job}").json["job"]
+    assert (seen["cpus"], seen["mem_bytes"], seen["claim_cpus"]) == (3, 1 << 30, 3.0)
+    assert seen["reserves"] == "3 cores, 1.0 GiB of memory"
+    host = site.overview()["resources"]
+    assert host["cores"] == 64
+    assert host["cores_reserved"] >= 3
+    assert "of 64 cores" in host["words"]
+    site.lab.ok("cancel", "--now", str(job))
+    refused = site.post("/api/jobs", {"command": "true", "gpus": 0, "cpus": 65})
+    assert refused.status >= 400
+    assert refused.json["error"]["field"] == "cpus"
+    (shown,) = site.post(
+        "/api/jobs", {"command": "true", "gpus": 0, "cpus": 2, "dry_run": True}
+    ).json["dry_run"]
+    assert shown["needs"] == "no GPU, 2 cores"
+
+
 def test_argv_is_not_changed(site: Site) -> None:
     words = ["printf", "%s\n", "$HOME; `id`", "two  blanks"]
     reply = site.post("/api/jobs", {"argv": words, "gpus": 0})

@@ -146,6 +146,7 @@ class ChunkSource:
             nodes=self.header.nodes,
             words=spec.argv,
             shell=shell,
+            cpus=spec.request.cpus,
         )
         return spec._replace(argv=words, shell=False, time_limit=None)  # multi_node_stops.py
 

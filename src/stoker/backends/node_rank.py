@@ -34,15 +34,18 @@ def rank_words(
     nodes: int,
     words: tuple[str, ...],
     shell: str | None,
+    cpus: int = 0,
 ) -> tuple[str, ...]:
     """The command that starts `words` on all nodes of this allocation.
 
-    `shell`: runs the single word of `words` as shell text; None: they are arguments.
+    `shell`: runs the single word of `words` as shell text; None: they are arguments. `cpus`: cores
+    of each task, because `srun` does not take them from the allocation; 0: its default.
     """
     # One task on each node, which may use all its GPUs; all end when one fails.
     srun = (
         "srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
         "--kill-on-bad-exit=1", "--export=ALL", "--mpi=none", "--quiet",
+        *((f"--cpus-per-task={cpus}",) if cpus else ()),
     )  # fmt: skip
     module = (python, "-P", "-m", "stoker.backends.node_rank", exit_file)
     start = (*srun, *module, address, str(port), str(nodes), shell or "-", *words)
