@@ -47,3 +47,18 @@ def test_forecast_is_empty_without_known_ends() -> None:
 def test_job_past_its_estimate_is_expected_to_run_half_as_long_again() -> None:
     busy = (runs(1, 0, profile=4), runs(2, 1))
     assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {3: 5.0}
+
+
+def test_job_that_others_give_way_to_is_expected_after_their_grace_period() -> None:
+    """The preemptible job leaves within ten seconds; the normal one has no known end."""
+    preemptible = runs(1, 0)._replace(request=Request(1, preemptible=True))
+    busy = (preemptible, runs(2, 1))
+    queue = (WaitingJob(3, 0, Request(1)), WaitingJob(4, 0, Request(1)))
+    assert forecast(a_snapshot(*busy, *queue)) == {3: 10.0}
+
+
+def test_preemptible_job_is_expected_after_all_others() -> None:
+    busy = (runs(1, 0, limit=30.0), runs(2, 1, limit=40.0))
+    first = WaitingJob(3, 0, Request(1, preemptible=True), time_limit=100.0)
+    second = WaitingJob(4, 0, Request(1), time_limit=100.0)
+    assert forecast(a_snapshot(*busy, first, second)) == {4: 20.0, 3: 30.0}

@@ -71,3 +71,53 @@ def test_every_job_runs_and_no_device_is_used_twice_at_once(
         assert sum(j.gpus for s, j in starts if s <= at < s + j.seconds) <= 4
     used = sum(job.seconds * job.gpus for job in jobs)
     assert result.utilization == pytest.approx(used / (result.makespan * 4))
+
+
+# -- preemptible jobs ----------------------------------------------------------------------------
+
+
+def test_preemptible_job_gives_way_and_continues_where_it_was_stopped() -> None:
+    jobs = [TraceJob(1, 0, 100, 1, preemptible=True), TraceJob(2, 30, 10, 1)]
+    result = run(jobs, 1, SHORT_FIRST)
+    assert (result.waits, result.makespan, result.preemptions) == ([10.0, 0.0], 110.0, 1)
+
+
+def test_preemptible_job_that_gave_way_runs_for_a_while_before_it_does_so_again() -> None:
+    stream = [TraceJob(id, 10.0 * id, 5.0, 1) for id in range(2, 12)]
+    result = run([TraceJob(1, 0, 300, 1, preemptible=True), *stream], 1, SHORT_FIRST)
+    assert result.preemptions == 2  # at 20 s, and 60 s after it started again
+    assert max(result.waits[1:]) > 30
+
+
+def test_only_as_many_preemptible_jobs_give_way_as_needed() -> None:
+    jobs = [TraceJob(id, 0, 100, 1, preemptible=True) for id in (1, 2, 3, 4)]
+    result = run([*jobs, TraceJob(5, 10, 10, 2)], 4, SHORT_FIRST)
+    assert (result.preemptions, sorted(result.waits)) == (2, [0.0, 0.0, 0.0, 10.0, 10.0])
+
+
+@st.composite
+def _mixed(draw: st.DrawFn) -> list[TraceJob]:
+    return [
+        TraceJob(
+            id,
+            draw(st.integers(0, 300)),
+            draw(st.integers(1, 200)),
+            draw(st.integers(1, 4)),
+            preemptible=draw(st.booleans()),
+        )
+        for id in range(1, draw(st.integers(2, 14)))
+    ]
+
+
+@given(_mixed())
+def test_all_jobs_end_and_normal_ones_gain_from_preemption(jobs: list[TraceJob]) -> None:
+    result = run(jobs, 4, SHORT_FIRST)
+    assert len(result.waits) == len(jobs) and min(result.waits, default=0.0) >= 0.0
+    busy = sum(job.seconds * job.gpus for job in jobs)
+    assert result.utilization <= 1.0 + 1e-9
+    assert busy <= result.makespan * 4 + 1e-6
+    normal = [job for job in jobs if not job.preemptible]
+    if len(normal) == 1:  # it waits only for jobs that gave way a short time before
+        alone = run(normal, 4, SHORT_FIRST).waits
+        waits = dict(zip([job.id for job in jobs], result.waits, strict=True))
+        assert waits[normal[0].id] == alone[0] == 0.0

@@ -32,6 +32,16 @@ def _policies(text: str) -> list[str]:
     return names
 
 
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise UsageError(f"`{text}` is not a share from 0 to 1", "example: 0.3")
+    return share
+
+
 VERB = Verb(
         "simulate",
         "simulate [OPTIONS] TRACE.csv",
@@ -39,16 +49,21 @@ VERB = Verb(
         (
             Option("--gpus", "number of GPUs (default: 8); a list compares several", "N[,N]",
                    _gpus),
+            Option("--preemptible", "share of jobs that are preemptible, 0 to 1, chosen at random",
+                   "SHARE", _share),
             Option("--policy", "fifo, backfill, learned, oracle or all (default)", "NAME",
                    _policies),
         ),
         (
             ("stoker simulate jobs.csv --gpus 16,24,32", ""),
             ("stoker simulate jobs.csv --gpus 8 --policy learned --json", ""),
+            ("stoker simulate jobs.csv --gpus 16 --preemptible 0.3", ""),
         ),
         """The trace is a CSV file with the columns submit_s, duration_s and gpus. Jobs with the
 same number of GPUs and the same family, name, user or vc (the first of these columns that exists)
-share a command profile.
+share a command profile. If there is a column preemptible, jobs with 1 there are preemptible; a job
+that gives way continues later where it was stopped. Their waits, which count all time in the queue,
+are shown apart.
 
 Policies:
   fifo      strict order of submission
@@ -64,6 +79,10 @@ def run(parsed: Parsed) -> int:
     if len(parsed.words) != 1:
         raise UsageError("no trace given", "example: stoker simulate jobs.csv --gpus 16")
     jobs = _read(parsed.words[0])
+    if parsed["preemptible"] is not None:
+        share = parsed["preemptible"]
+        jobs = [job._replace(preemptible=Random(-job.id).random() < share) for job in jobs]
+    has_classes = any(job.preemptible for job in jobs)
     rows, records = [], []
     for gpus in parsed["gpus"] or [8]:
         usable = [job for job in jobs if job.gpus <= gpus]
@@ -73,13 +92,20 @@ def run(parsed: Parsed) -> int:
             began = time.perf_counter()
             result = simulate(usable, gpus, policy)
             took = time.perf_counter() - began
-            records.append(_record(gpus, policy, result, took))
-            rows.append(_row(records[-1]))
+            of_class = [job.preemptible for job in usable]
+            for is_preemptible in (False, True) if has_classes else (None,):
+                waits = [
+                    wait
+                    for wait, one in zip(result.waits, of_class, strict=True)
+                    if is_preemptible in (None, one)
+                ]
+                records.append(_record(gpus, policy, result, waits, took, is_preemptible))
+                rows.append(_row(records[-1]))
     if parsed["json"]:
         print_json(simulations=records)
     else:
-        header = ("GPUS", "POLICY", "WAIT MEAN", "P50", "P95", "P99", "MAX", "MAKESPAN",
-                  "UTIL", "SIM TIME")  # fmt: skip
+        header = ("GPUS", "POLICY", *(("JOBS",) if has_classes else ()), "WAIT MEAN", "P50", "P95",
+                  "P99", "MAX", "MAKESPAN", "UTIL", "SIM TIME")  # fmt: skip
         print(table(header, rows))
     return 0
 
@@ -140,6 +166,8 @@ def _read(path: str) -> list[TraceJob]:
                     raise UsageError(
                         f"line {number} of `{path}`: gpus must be at least 1, duration_s at least 0"
                     )
+                word = (row.get("preemptible") or "").strip().lower()
+                job = job._replace(preemptible=word in ("1", "true", "yes"))
                 if kind:
                     key = (row[kind], job.gpus)
                     job = job._replace(profile=profiles.setdefault(key, len(profiles) + 1))
@@ -153,11 +181,21 @@ def _read(path: str) -> list[TraceJob]:
     return jobs
 
 
-def _record(gpus: int, policy: str, result: Result, took: float) -> dict[str, object]:
-    waits = sorted(result.waits)
+def _record(
+    gpus: int,
+    policy: str,
+    result: Result,
+    waits: list[float],
+    took: float,
+    is_preemptible: bool | None,
+) -> dict[str, object]:
+    """`is_preemptible`: the jobs to which the waits belong; None: all of them."""
+    waits = sorted(waits)
     return {
         "gpus": gpus,
         "policy": policy,
+        "preemptible": is_preemptible,
+        "preemptions": result.preemptions,
         "jobs": len(waits),
         "wait_mean_s": sum(waits) / len(waits) if waits else 0.0,
         "wait_p50_s": _quantile(waits, 0.5),
@@ -181,4 +219,6 @@ def _row(record: dict[str, object]) -> tuple[object, ...]:
     times = [format_duration(float(str(record[key]))) for key in _TIMES]
     used = f"{100 * float(str(record['utilisation'])):.0f}%"
     took = f"{float(str(record['took_s'])):.1f}s"
-    return (record["gpus"], record["policy"], *times, used, took)
+    kind = record["preemptible"]
+    of_class = () if kind is None else ("preemptible" if kind else "normal",)
+    return (record["gpus"], record["policy"], *of_class, *times, used, took)

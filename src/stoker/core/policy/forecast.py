@@ -8,9 +8,17 @@ from collections.abc import Collection
 from stoker.core.model import RunningJob, Snapshot
 from stoker.core.policy.decide import decide, limit_waiting_jobs
 from stoker.core.policy.placement import likely_end_of_running
+from stoker.core.policy.preemption import SOON_SECONDS, Preemption, plan_preemptions
 
 _STEPS = 200
 _SOON_SECONDS = 1.0
+
+
+def _preemptions(snapshot: Snapshot) -> tuple[Preemption, ...]:
+    """The jobs that give way now; they are expected to have left after a usual grace period."""
+    if not any(job.request.preemptible and not job.gives_way for job in snapshot.running):
+        return ()
+    return plan_preemptions(snapshot, decide(snapshot))
 
 
 def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
@@ -37,7 +45,8 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
         later = snapshot._replace(
             now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
         )
-        plan = decide(limit_waiting_jobs(later), with_reasons=False)
+        limited = limit_waiting_jobs(later)
+        plan = decide(limited, with_reasons=False)
         for start in plan.starts:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now
@@ -60,6 +69,13 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
             next_attempt += 1
         if plan.starts:
             continue  # the daemon decides again until nothing more starts
+        for preemption in _preemptions(limited):
+            waiting[preemption.job] = waiting[preemption.job]._replace(kept=preemption.devices)
+            for attempt in preemption.attempts:
+                running[attempt] = running[attempt]._replace(gives_way=True)
+                ends = [(min(end, now + SOON_SECONDS) if of == attempt else end, of)
+                        for end, of in ends]  # fmt: skip
+            heapq.heapify(ends)
         if not waiting or not ends or ends[0][0] == float("inf"):
             break
         # A job past its end is about to end; only jobs that start now have a forecast of 0.

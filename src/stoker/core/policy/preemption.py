@@ -65,6 +65,11 @@ def can_be_asked(job: RunningJob, now: float) -> bool:
     return not job.preemptions or now - job.started >= MIN_RUN_SECONDS
 
 
+def cost_of_giving_way(job: RunningJob, now: float) -> tuple[int, float, int]:
+    """Return the order in which jobs are asked: how often they gave way, and the GPU time lost."""
+    return job.preemptions, (now - job.started) * max(1, len(job.devices)), -job.attempt
+
+
 def plan_preemptions(snapshot: Snapshot, plan: Plan) -> tuple[Preemption, ...]:
     """Return the jobs that are asked to give way to waiting ones. Deterministic.
 
@@ -213,8 +218,7 @@ def _make_room(job: AnyJob, base: Snapshot, candidates: Sequence[RunningJob]) ->
         return None
 
     def cost(one: RunningJob) -> tuple[int, float, int]:
-        lost = (base.now - one.started) * max(1, len(one.devices))
-        return one.preemptions, lost, -one.attempt
+        return cost_of_giving_way(one, base.now)
 
     def size(one: RunningJob) -> tuple[int, int, tuple[int, float, int]]:
         return -len(one.devices), -(one.request.memory or 0), cost(one)

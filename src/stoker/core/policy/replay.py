@@ -17,6 +17,7 @@ from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, place_jobs, sort_jobs
 from stoker.core.policy.host_room import HostRoom
 from stoker.core.policy.host_share import HostLimits
 from stoker.core.policy.placement import likely_end_of_running
+from stoker.core.policy.preemption import can_be_asked, cost_of_giving_way
 from stoker.core.profiles.estimates import Estimate, Estimates, length_class, update_estimate
 from stoker.core.record import Record
 
@@ -30,6 +31,7 @@ class TraceJob(Record):
     gpus: int
     profile: int = 0
     time_limit: float | None = None
+    preemptible: bool = False
 
 
 class ReplayProfiles:
@@ -59,6 +61,7 @@ class Result(Record):
     waits: list[float]
     makespan: float
     utilization: float  # of the devices, 0 to 1, from the first submit to the last end
+    preemptions: int = 0  # how often a preemptible job gave way
 
 
 class EqualDevices:
@@ -141,8 +144,14 @@ class EqualDevices:
             profile=job.profile,
         )
 
-    def release(self, job: int) -> None:
-        self._free += self._running.pop(job).devices
+    def release(self, job: int) -> RunningJob:
+        """End a job; returns it."""
+        released = self._running.pop(job)
+        self._free += released.devices
+        return released
+
+    def preemptible_jobs(self) -> list[RunningJob]:
+        return [job for job in self._running.values() if job.request.preemptible]
 
 
 def replay(
@@ -151,70 +160,148 @@ def replay(
     rules: Rules,
     profiles: ReplayProfiles,
 ) -> Result:
-    """Run the trace through the policy, with the estimates that the profiles have at each time."""
-    pool = EqualDevices(devices)
-    groups: dict[tuple[int, int], deque[WaitingJob]] = {}
-    by_id = {job.id: job for job in jobs}
-    running: list[tuple[float, int]] = []
-    waits = dict.fromkeys(by_id, 0.0)
-    coming = deque(sorted(jobs, key=lambda job: (job.submit, job.id)))
-    busy_seconds = last_end = 0.0
-    while coming or running:
-        now = min([running[0][0]] if running else [], default=float("inf"))
-        if coming:
-            now = min(now, coming[0].submit)
-        while running and running[0][0] <= now:
-            _, id = heapq.heappop(running)
-            pool.release(id)
-            profiles.finished(by_id[id])
-        while coming and coming[0].submit <= now:
-            job = coming.popleft()
-            known = profiles.estimates.of(job.profile)
-            length = length_class(known) if rules.short_first else 0
-            group = groups.setdefault((job.gpus, length), deque())
-            group.append(
-                WaitingJob(
-                    id=job.id,
-                    priority=0,
-                    request=Request(job.gpus),
-                    time_limit=job.time_limit,
-                    since=job.submit,
-                    profile=job.profile,
-                )
+    """Run the trace through the policy, with the estimates that the profiles have at each time.
+
+    A preemptible job that gives way does so at once, and continues later where it was stopped.
+    """
+    return _Replay(jobs, devices, rules, profiles).run()
+
+
+class _Replay:
+    def __init__(
+        self, jobs: Sequence[TraceJob], devices: int, rules: Rules, profiles: ReplayProfiles
+    ) -> None:
+        self._jobs = {job.id: job for job in jobs}
+        self._rules = rules
+        self._profiles = profiles
+        self._pool = EqualDevices(devices)
+        self._groups: dict[tuple[int, int, bool], deque[WaitingJob]] = {}
+        self._ends: list[tuple[float, int]] = []  # a heap; those of stopped jobs are not valid
+        self._end_of: dict[int, float] = {}
+        self._waits = dict.fromkeys(self._jobs, 0.0)
+        self._has_preemptible = any(job.preemptible for job in jobs)
+        self._left: dict[int, float] = {}  # seconds that jobs which gave way still need
+        self._queued_at: dict[int, float] = {}  # when they returned to the queue
+        self._preemptions: dict[int, int] = {}
+
+    def run(self) -> Result:
+        jobs = self._jobs.values()
+        coming = deque(sorted(jobs, key=lambda job: (job.submit, job.id)))
+        last_end = 0.0
+        while coming or self._ends:
+            now = self._ends[0][0] if self._ends else float("inf")
+            if coming:
+                now = min(now, coming[0].submit)
+            while self._ends and self._ends[0][0] <= now:
+                end, id = heapq.heappop(self._ends)
+                if self._end_of.get(id) == end:
+                    del self._end_of[id]
+                    self._pool.release(id)
+                    self._profiles.finished(self._jobs[id])
+                    last_end = max(last_end, end)
+            while coming and coming[0].submit <= now:
+                self._queue(coming.popleft())
+            self._start_jobs(now)
+        span = last_end - min((job.submit for job in jobs), default=0.0)
+        busy = sum(job.seconds * job.gpus for job in jobs)
+        return Result(
+            waits=list(self._waits.values()),
+            makespan=span,
+            utilization=busy / (span * self._pool.count) if span else 0.0,
+            preemptions=sum(self._preemptions.values()),
+        )
+
+    def _queue(self, job: TraceJob) -> None:
+        known = self._profiles.estimates.of(job.profile)
+        length = length_class(known) if self._rules.short_first else 0
+        group = self._groups.setdefault((job.gpus, length, job.preemptible), deque())
+        group.append(
+            WaitingJob(
+                id=job.id,
+                priority=0,
+                request=Request(job.gpus, preemptible=job.preemptible),
+                time_limit=job.time_limit,
+                since=job.submit,
+                profile=job.profile,
             )
-        for start in _starts(pool, groups, rules, now, profiles):
-            job = by_id[start.id]
-            waits[job.id] = now - job.submit
-            busy_seconds += job.seconds * job.gpus
-            last_end = max(last_end, now + job.seconds)
-            heapq.heappush(running, (now + job.seconds, job.id))
-    first = min((job.submit for job in jobs), default=0.0)
-    span = last_end - first
-    return Result(list(waits.values()), span, busy_seconds / (span * devices) if span else 0.0)
+        )
 
+    def _start_jobs(self, now: float) -> None:
+        """Start what fits; before preemptible jobs start, others make them give way."""
+        if self._has_preemptible:
+            self._start_all(now, with_preemptible=False)
+            while self._give_way(now):
+                self._start_all(now, with_preemptible=False)
+        self._start_all(now, with_preemptible=True)
 
-def _starts(
-    pool: EqualDevices,
-    groups: dict[tuple[int, int], deque[WaitingJob]],
-    rules: Rules,
-    now: float,
-    profiles: ReplayProfiles,
-) -> Iterator[WaitingJob]:
-    """Decide about the first jobs of the request groups until no more start, like the daemon."""
-    estimates = profiles.estimates
-    while pool.room and groups:
-        pool.begin(now, estimates)
-        count = min(MAX_JOBS_PER_GROUP, pool.room)
-        first = {job.id: (key, job) for key, jobs in groups.items() for job in islice(jobs, count)}
-        order = sort_jobs([job for _, job in first.values()], (), now, rules, estimates)
-        host = HostRoom(now, _NO_LIMITS, ())  # a trace has neither cores nor memory
-        starts = place_jobs(order, pool, host, rules, estimates).starts
-        for start in starts:
-            key, job = first[start.job]
-            groups[key].remove(job)
-            pool.start(job, start.devices)
-            yield job
-            if not groups[key]:
-                del groups[key]
-        if not starts:
-            return
+    def _start_all(self, now: float, with_preemptible: bool) -> None:
+        for id in self._starts(now, with_preemptible):
+            job = self._jobs[id]
+            self._waits[id] += now - self._queued_at.pop(id, job.submit)
+            self._end_of[id] = now + self._left.get(id, job.seconds)
+            heapq.heappush(self._ends, (self._end_of[id], id))
+
+    def _starts(self, now: float, with_preemptible: bool) -> Iterator[int]:
+        """Decide about the first jobs of the groups until no more start, like the daemon."""
+        pool, rules, estimates = self._pool, self._rules, self._profiles.estimates
+        while pool.room and self._groups:
+            pool.begin(now, estimates)
+            count = min(MAX_JOBS_PER_GROUP, pool.room)
+            first = self._first_jobs(count, with_preemptible)
+            order = sort_jobs([job for _, job in first.values()], (), now, rules, estimates)
+            host = HostRoom(now, _NO_LIMITS, ())  # a trace has neither cores nor memory
+            starts = place_jobs(order, pool, host, rules, estimates).starts
+            for start in starts:
+                key, job = first[start.job]
+                self._groups[key].remove(job)
+                if not self._groups[key]:
+                    del self._groups[key]
+                pool.start(job, start.devices)
+                yield job.id
+            if not starts:
+                return
+
+    def _first_jobs(
+        self, count: int, with_preemptible: bool
+    ) -> dict[int, tuple[tuple[int, int, bool], WaitingJob]]:
+        return {
+            job.id: (key, job)
+            for key, jobs in self._groups.items()
+            if with_preemptible or not key[2]
+            for job in islice(jobs, count)
+        }
+
+    def _give_way(self, now: float) -> bool:
+        """Stop the preemptible jobs that are in the way of the first job that waits, if any."""
+        heads = [job for _, job in self._first_jobs(1, with_preemptible=False).values()]
+        order = sort_jobs(heads, (), now, self._rules, self._profiles.estimates)
+        first = next(order, None)
+        if first is None:
+            return False
+        missing = first.request.gpus - self._pool.room
+        candidates = [
+            one
+            for job in self._pool.preemptible_jobs()
+            if can_be_asked(one := job._replace(preemptions=self._preemptions.get(job.id, 0)), now)
+        ]
+        candidates.sort(key=lambda job: cost_of_giving_way(job, now))
+        chosen: list[RunningJob] = []
+        while candidates and missing > 0:
+            chosen.append(candidates.pop(0))
+            missing -= len(chosen[-1].devices)
+        if missing > 0 or not chosen:
+            return False
+        for job in reversed(chosen[:-1]):  # keep those that are not needed after all
+            if missing + len(job.devices) <= 0:
+                chosen.remove(job)
+                missing += len(job.devices)
+        for job in chosen:
+            self._stop(job, now)
+        return True
+
+    def _stop(self, job: RunningJob, now: float) -> None:
+        self._pool.release(job.id)
+        self._left[job.id] = self._end_of.pop(job.id) - now
+        self._queued_at[job.id] = now
+        self._preemptions[job.id] = job.preemptions + 1
+        self._queue(self._jobs[job.id])
