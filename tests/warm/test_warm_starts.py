@@ -185,6 +185,8 @@ def test_other_commands_start_cold_with_a_note(lab: Lab, command: str, why: str)
          "importing `heavy` started a thread"),
         ("import subprocess; subprocess.Popen(['sleep', '600'])",
          "importing its modules started a process"),
+        ("import random; random.seed(1)", "importing `heavy` seeded or used `random`"),
+        ("import numpy; numpy.random.seed(1)", "importing `heavy` seeded or used `numpy.random`"),
         ("raise ImportError('it is broken')", "cannot import `heavy`: it is broken"),
         ("import os; os._exit(3)", "the fork server exited during its imports"),
         ("import os; os.kill(os.getpid(), 9)", "the fork server exited during its imports"),

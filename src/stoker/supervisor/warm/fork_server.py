@@ -25,6 +25,7 @@ if sys.path and sys.path[0] == __file__.rpartition("/")[0]:
     del sys.path[0]
 
 import array  # noqa: E402
+import builtins  # noqa: E402
 import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
@@ -159,24 +160,26 @@ class Server:
         self.first_path = first_path(fields["kind"], os.fsdecode(_system(fields["program"])))
         if self.first_path is not None:
             sys.path.insert(0, self.first_path)
-        for name in fields["modules"]:
-            try:
-                __import__(name)
-            except BaseException as error:  # also SystemExit of a module that is a program
-                if fields["required"]:
-                    text = str(error) or type(error).__name__
-                    self._send("unfit", {"why": f"cannot import `{name}`: {text}"})
+        with _RandomStates() as states:
+            for name in fields["modules"]:
+                try:
+                    __import__(name)
+                except BaseException as error:  # also SystemExit of a module that is a program
+                    if fields["required"]:
+                        text = str(error) or type(error).__name__
+                        self._send("unfit", {"why": f"cannot import `{name}`: {text}"})
+                        return
+                effect = "started a thread" if _has_threads() else states.changed()
+                if effect is not None:
+                    why = f"importing `{name}` {effect}"
+                    self._send("unfit", {"why": why, "module": name})
                     return
-            if _has_threads():
-                text = f"importing `{name}` started a thread"
-                self._send("unfit", {"why": text, "module": name})
-                return
         self.output = _collected_output(self._captured)
         gc.collect()
         gc.freeze()  # collections in jobs do not write to, and so copy, these objects
-        why = _why_unfit()
-        if why is not None:
-            self._send("unfit", {"why": why})
+        reason = _why_unfit()
+        if reason is not None:
+            self._send("unfit", {"why": reason})
             return
         self._files = _marks(_source_files())
         _failpoint("server.before_ready")
@@ -216,6 +219,64 @@ class Server:
             time.sleep(0.0002)
         self._channel.close()
         return Job(fields, descriptors)
+
+
+class _RandomStates:
+    """The states of random number generators when they were imported.
+
+    Each job gets new ones. A module that seeds a generator when it is imported expects its own, so
+    a process that has imported it must not be forked.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[str, Callable[[Any], object]] = {
+            "random": lambda module: module.getstate(),
+            "numpy.random": lambda module: _numpy_state(module.mtrand._rand.get_state()),
+            "torch.random": lambda module: module.default_generator.get_state().tolist(),
+        }
+        self._known: dict[str, object] = {}
+        self._import = builtins.__import__
+
+    def __enter__(self) -> _RandomStates:
+        builtins.__import__ = self._import_and_look
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        builtins.__import__ = self._import
+
+    def _import_and_look(self, *args: Any, **kwargs: Any) -> Any:
+        found = self._import(*args, **kwargs)
+        if len(self._known) < len(self._readers):
+            self._look()
+        return found
+
+    def _look(self) -> None:
+        for name, read in self._readers.items():
+            is_loaded = _is_loaded(name.partition(".")[0]) and _is_loaded(name)
+            if is_loaded and name not in self._known:
+                try:
+                    self._known[name] = read(sys.modules[name])
+                except (AttributeError, TypeError):
+                    del self._readers[name]  # another release, or another module of this name
+                    return
+
+    def changed(self) -> str | None:
+        """What happened to a generator since it was imported; None if nothing did."""
+        self._look()
+        for name, state in self._known.items():
+            if self._readers[name](sys.modules[name]) != state:
+                return f"seeded or used `{name}`"
+        return None
+
+
+def _is_loaded(name: str) -> bool:
+    """Whether the import of a module has finished."""
+    spec = getattr(sys.modules.get(name), "__spec__", None)
+    return spec is not None and not getattr(spec, "_initializing", False)
+
+
+def _numpy_state(state: Any) -> tuple[bytes, int]:
+    return state[1].tobytes(), state[2]
 
 
 def _capture_output() -> list[int] | None:
@@ -456,6 +517,9 @@ def _renew_process_state() -> None:
     numpy = sys.modules.get("numpy")
     if "numpy.random" in sys.modules and numpy is not None:
         numpy.random.seed()
+    torch = sys.modules.get("torch.random")
+    if torch is not None:
+        torch.default_generator.seed()
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
         process.current_process().authkey = os.urandom(32)
@@ -495,8 +559,6 @@ def _installed_modules() -> list[str]:
 
 def _new_main() -> dict[str, Any]:
     """A fresh `__main__`, as the interpreter makes it."""
-    import builtins
-
     main = type(sys)("__main__")
     main.__dict__["__builtins__"] = builtins
     if sys.version_info < (3, 14):
