@@ -78,6 +78,7 @@ export interface Delta
 
 export type LogPart = Got<'/api/jobs/{id}/log'>;
 export type Match = Got<'/api/jobs/{id}/find'>;
+export type GpuHistory = Got<'/api/gpus/history'>;
 export type Results = Got<'/api/sweeps/{name}/results'>;
 export type Importance = Got<'/api/sweeps/{name}/importance'>;
 

@@ -41,8 +41,10 @@ def test_long_job_is_recorded_after_the_recorder_was_killed(quick_lab: Lab) -> N
     assert "the usage recorder was killed by signal 9" in log
 
 
-def test_recorder_exits_with_the_last_job_and_restarts_with_the_next(quick_lab: Lab) -> None:
-    lab = quick_lab
+def test_recorder_of_a_host_without_gpus_exits_with_the_last_job_and_restarts_with_the_next(
+    new_lab: Callable[..., Lab],
+) -> None:
+    lab = new_lab(devices=0, STOKER_TRACE_SECONDS="0.02")
     for name in ("one", "two"):
         gate = Gate(lab.folder, name)
         job = lab.submit("--gpus", "0", gate.wait)

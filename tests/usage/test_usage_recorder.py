@@ -125,9 +125,12 @@ def test_recorder_exits_when_stdin_is_closed(quick_lab: Lab, record: Record) -> 
     assert recorder.errors() == ""
 
 
-def test_recorder_exits_when_there_is_nothing_to_record(quick_lab: Lab, record: Record) -> None:
-    assert quick_lab.wait(quick_lab.submit("true")) == 0
-    recorder = record(quick_lab)
+def test_recorder_exits_when_there_is_nothing_to_record(
+    new_lab: Callable[..., Lab], record: Record
+) -> None:
+    lab = new_lab(devices=0, STOKER_TRACE_SECONDS="0.02")
+    assert lab.wait(lab.submit("true")) == 0
+    recorder = record(lab)
     assert recorder.process.wait(timeout=30) == 0
 
 

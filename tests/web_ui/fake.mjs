@@ -299,6 +299,7 @@ export class Fake {
         );
       return this.ofJob(one, found[2], query);
     }
+    if (path === '/api/gpus/history') return this.gpuHistory();
     if (path.startsWith('/api/gpus/'))
       return {
         series: gpuOnly(
@@ -333,6 +334,27 @@ export class Fake {
       `${one.name} ${one.command}`.toLowerCase().includes(text);
     const found = [...this.jobs.values()].sort((a, b) => b.id - a.id).filter(matches);
     return { jobs: found.slice(0, limit), next: found.length > limit ? found[limit - 1].id : null };
+  }
+
+  gpuHistory() {
+    const shares = {
+      busy: '81%',
+      other_users: '0%',
+      no_work: '10%',
+      jobs_waited: '9%',
+      not_running: '0%',
+    };
+    return {
+      since: new Date(Date.now() - 86_400_000).toISOString(),
+      seconds: 86_400,
+      gpus: this.gpus.map(({ index, uuid }) => ({
+        index,
+        uuid,
+        jobs: 12,
+        shares,
+        reasons: [{ reason: `reserved for job ${25 + index}`, seconds: 7800 }],
+      })),
+    };
   }
 
   ofJob(one, part, query) {

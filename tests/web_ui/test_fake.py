@@ -22,6 +22,7 @@ console.log(JSON.stringify(Object.fromEntries([
   ask('/api/jobs/15/log'), ask('/api/jobs/15/find', new URLSearchParams({ q: 'step 7' })),
   ask('/api/sweeps'), ask('/api/sweeps/brave-otter'), ask('/api/sweeps/brave-otter/results'),
   ask('/api/sweeps/brave-otter/importance'), ask('/api/jobs/15/trace'),
+  ask('/api/gpus/history'),
 ])));
 """
 _MODELS: dict[str, type[BaseModel]] = {
@@ -36,6 +37,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "/api/sweeps/brave-otter/results": models.ResultsAnswer,
     "/api/sweeps/brave-otter/importance": models.ImportanceAnswer,
     "/api/jobs/15/trace": models.TraceAnswer,
+    "/api/gpus/history": models.GpuHistoryAnswer,
 }
 
 

@@ -3,13 +3,14 @@ import { drainGpu, setSlots } from '../actions';
 import { query } from '../api';
 import { BackendSection } from '../parts/backends';
 import { Empty, Loading, Tabs } from '../parts/bits';
+import { GpuHistoryTable } from '../parts/gpu-history';
 import { TraceCharts } from '../parts/traces';
 import { Heading } from '../parts/heading';
 import { GpuCard, isDrained, isMeasured, isSimulated } from '../parts/gpu-card';
 import { href, replace, route } from '../route';
 import { backends, gpus, isLoaded, isReadOnly } from '../store';
 import { isInBanner } from '../stream';
-import type { Gpu, Traces } from '../types';
+import type { Gpu, GpuHistory, Traces } from '../types';
 import { useFetch } from '../use-fetch';
 
 const HOURS = [
@@ -20,6 +21,9 @@ const HOURS = [
 
 export function GpusScreen() {
   const hours = route.value.query.get('hours') ?? '6';
+  const history = useFetch<GpuHistory>(`/api/gpus/history${query({ hours })}`, 15_000);
+  const ofGpu = (gpu: Gpu) =>
+    history.data?.gpus.find((one) => (gpu.uuid ? one.uuid === gpu.uuid : one.index === gpu.index));
   return (
     <>
       <header class="page-head">
@@ -42,11 +46,14 @@ export function GpusScreen() {
       {gpus.value.map((gpu) => (
         <div key={gpu.uuid || gpu.index} class="gpu-row">
           <GpuCard gpu={gpu}>{!isReadOnly.value && <GpuActions gpu={gpu} />}</GpuCard>
-          {isSimulated(gpu) && !isMeasured(gpu) ? (
-            <p class="dim">Simulated GPUs have no measurements.</p>
-          ) : (
-            <GpuTraces gpu={gpu} hours={hours} />
-          )}
+          <div>
+            <History history={ofGpu(gpu)} />
+            {isSimulated(gpu) && !isMeasured(gpu) ? (
+              <p class="dim">Simulated GPUs have no measurements.</p>
+            ) : (
+              <GpuTraces gpu={gpu} hours={hours} />
+            )}
+          </div>
         </div>
       ))}
       {backends.value.map((one) => (
@@ -54,6 +61,10 @@ export function GpusScreen() {
       ))}
     </>
   );
+}
+
+function History({ history }: { history: GpuHistory['gpus'][number] | undefined }) {
+  return history && history.shares.busy !== '-' ? <GpuHistoryTable history={history} /> : null;
 }
 
 function GpuActions({ gpu }: { gpu: Gpu }) {

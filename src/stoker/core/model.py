@@ -158,6 +158,7 @@ class DeviceState(Record):
     closed_reason: str | None = None  # why no job may start there
     note: str | None = None  # the other processes in words
     closes_briefly: bool = False  # closed only for a moment: reservations stay
+    other_users: tuple[str, ...] = ()  # the users of the other processes
     takes_followers: bool = False  # jobs may start beside one whose memory is being measured
     is_saturated: bool = False  # one job alone uses all of its compute power
 

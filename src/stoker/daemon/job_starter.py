@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.model import Context, ReadyJob, RunningJob, Snapshot, Start
+from stoker.core.model import Context, Plan, ReadyJob, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import decide, jobs_per_group
 from stoker.core.policy.host_share import HostLimits, limits_of, recorded_claim, thread_share
 from stoker.daemon.gpus.gpus import Gpus
@@ -67,6 +67,9 @@ class JobStarter:
         self.is_draining = False
         self.takes_work = True
         self.clock_offset = 0.0  # wall clock less monotonic clock
+        # The last decision, for readers of its reasons; None if no job waits.
+        self.decision: tuple[Snapshot, Plan] | None = None
+        self.revision = 0  # counts decisions, and changes that may need one
 
     def snapshot(self) -> Snapshot:
         """What the policy sees: all running jobs, the first few of each request group."""
@@ -90,9 +93,15 @@ class JobStarter:
             resources=self._host.resources,
         )
 
+    def _decide(self) -> tuple[Snapshot, Plan]:
+        snapshot = self.snapshot()
+        self.decision = snapshot, decide(snapshot, with_reasons=False)
+        self.revision += 1
+        return self.decision
+
     def would_start(self) -> bool:
         """Whether the policy would start a job now."""
-        return bool(decide(self.snapshot(), with_reasons=False).starts)
+        return bool(self._decide()[1].starts)
 
     def reconsider(self, now: float) -> None:
         """Find out whether a job can start now only because time has passed."""
@@ -108,18 +117,21 @@ class JobStarter:
         state = self._state
         if state.claims_wait:
             state.claims_wait, state.may_start = False, True
-        if not state.may_start or self._clock.mono() < state.paused_until:
+        if not state.may_start:
             return
-        if not self._reserve_ids():
+        self.revision += 1
+        if self._clock.mono() < state.paused_until or not self._reserve_ids():
             return
         state.paused_until, state.may_start, state.decide_at = 0.0, False, None
+        self.decision = None
         # Again until nothing starts: a request group may have more jobs than the policy saw, a
         # lease may be refused, and every start changes which fair-share group has least.
         while self._waiting:
-            snapshot = self.snapshot()
-            plan = decide(snapshot, with_reasons=False)
+            snapshot, plan = self._decide()
             starts = self._preempter.allowed_starts(snapshot, plan)
             if not starts and plan.starts:
+                self.decision = snapshot, plan._replace(starts=())
+                state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
                 break
             claimed = self._claim_all(starts)
             is_done = claimed == len(plan.starts) and not plan.has_room

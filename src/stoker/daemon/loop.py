@@ -16,7 +16,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 
-from stoker.core.model import Device, Outcome, RunningJob, Start
+from stoker.core.model import Device, Outcome, Plan, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.event_recorder import EventRecorder, Finished
@@ -153,6 +153,20 @@ class Loop:
     @takes_work.setter
     def takes_work(self, value: bool) -> None:
         self._starter.takes_work = value
+
+    @property
+    def decision(self) -> tuple[Snapshot, Plan] | None:
+        """The last decision; None if no job waits. Another one has another `revision`."""
+        return self._starter.decision
+
+    @property
+    def revision(self) -> int:
+        """Counts decisions, and changes of jobs and devices that may need one."""
+        return self._starter.revision
+
+    @property
+    def is_draining(self) -> bool:
+        return self._starter.is_draining
 
     @property
     def has_waiting(self) -> bool:

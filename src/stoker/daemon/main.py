@@ -18,6 +18,7 @@ from stoker.core.model import Context, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
+from stoker.daemon.gpu_activity_feed import GpuActivityFeed
 from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
@@ -84,7 +85,6 @@ class Daemon(EventListener):
         self._driver_monitor = DriverMonitor(gpus, settings.gpu_file)
         self._wake = WakeServer(folder)
         self._sweep_driver = SweepDriverProcess(self._db, settings)
-        self._usage_recorder = UsageRecorderProcess(settings)
         self._backend_drivers = BackendDriverProcesses(self._db, settings)
         self._refreshes = 0  # of the loop, when the drivers were checked last
         begun = [r.attempt for r in self._runner.journal() if isinstance(r, JournalBegun)]
@@ -93,6 +93,8 @@ class Daemon(EventListener):
             self._db, self, host, gpus, settings, self._clock, self, next_attempt=first
         )
         self._idle_check = IdleCheck(self._loop, self._clock)
+        self._gpu_feed = GpuActivityFeed(self._loop, self._clock)
+        self._usage_recorder = UsageRecorderProcess(settings, self._gpu_feed)
         self._last_message = ""
         self._restarts = RestartBackoff()  # of the runner
         self._restarts.started(time.monotonic())
@@ -170,6 +172,7 @@ class Daemon(EventListener):
         if self._wake.notify_at is not None:
             self._wake.notify(time.monotonic())
         now = time.monotonic()
+        self._gpu_feed.update(now)
         for problem in (
             self._sweep_driver.check(now, was_woken),
             self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
@@ -196,7 +199,7 @@ class Daemon(EventListener):
             self._loop.next_wake(), self._orphans.next_deadline(), self._wake.notify_at,
             self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
             self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
-            self._backend_drivers.next_deadline(),
+            self._backend_drivers.next_deadline(), self._gpu_feed.next_deadline(),
         )  # fmt: skip
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -396,7 +399,7 @@ class Daemon(EventListener):
             self._checkpoints.error = None
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
-        pass
+        self._gpu_feed.started(devices)
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         if verdict.cause == "lost":

@@ -15,7 +15,6 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from urllib.parse import quote
 
 from stoker.core.formats.time_series import (
     TICKS_PER_SECOND,
@@ -25,9 +24,13 @@ from stoker.core.formats.time_series import (
     decode,
     encode,
 )
+from stoker.core.gpus.gpu_time import Interval
 from stoker.core.record import Record
+from stoker.store import gpu_history
+from stoker.store.usage_history_file import FILE_NAME, open_for_reading
 
-FILE_NAME = "traces.db"
+__all__ = ["FILE_NAME", "TraceWriter", "TrackRow", "open_for_reading", "read"]
+
 SCHEMA_VERSION = 2
 
 # The names of track kinds in files of version 1.
@@ -98,15 +101,26 @@ class TraceWriter:
         self._counts: dict[int, int] = {}  # rows in `recent`, by track
         self._last_checked_track = 0
 
-    def append(self, now: float, rows: Iterable[TrackRow], is_gone: Callable[[int], bool]) -> None:
-        """Record readings and clean up a little; `is_gone` returns whether a job was removed."""
+    def append(
+        self,
+        now: float,
+        rows: Iterable[TrackRow],
+        is_gone: Callable[[int], bool],
+        intervals: Iterable[Interval] = (),
+    ) -> None:
+        """Record readings and what GPUs did, and clean up a little.
+
+        `is_gone` returns whether a job was removed.
+        """
         try:
             db = self._opened()
             db.execute("BEGIN IMMEDIATE")
             self._append(db, round(now * TICKS_PER_SECOND), rows)
             if self._is_full() or _is_old(db, now):
                 self._seal(db)
+            gpu_history.save(db, intervals)
             self._clean_up(db, now, is_gone)
+            gpu_history.clean_up(db, now)
             db.execute("COMMIT")
             self.error = None
         except (sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as error:
@@ -137,6 +151,7 @@ class TraceWriter:
             self._create(db)
         elif _number(db, "user_version") == 1:
             _migrate_from_version_1(db)
+        db.executescript(gpu_history.SCHEMA)
         self._inode = os.stat(self._path).st_ino
         db.execute("PRAGMA synchronous=NORMAL")
         # A small log: the same few pages are written again and again.
@@ -362,10 +377,3 @@ def _blocks(path: str, kind: str, key: str, earliest: int) -> list[tuple[int, by
         return []
     finally:
         db.close()
-
-
-def open_for_reading(path: str) -> sqlite3.Connection:
-    # Read-only, so that closing does not remove the log of a file that was replaced.
-    return sqlite3.connect(
-        f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=1.0
-    )

@@ -2,7 +2,8 @@
 
 python -m stoker.usage.usage_recorder
 
-stdin    samples of the GPUs, one per line (devices/sample_lines.py); exits at end of file
+stdin    samples of the GPUs (devices/sample_lines.py) and changes of what they do
+         (core/formats/activity_lines.py), one per line; exits at end of file
 
 The daemon runs it as a separate process while there is something to sample. It does not call the
 GPU driver, keeps no state that is not on disk, and may be killed at any time.
@@ -16,6 +17,8 @@ import sqlite3
 import sys
 import time
 
+from stoker.core.formats.activity_lines import ActivityChange
+from stoker.core.formats.activity_lines import decode as decode_change
 from stoker.core.formats.time_series import gather
 from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.devices.sample_lines import decode
@@ -26,6 +29,7 @@ from stoker.store.usage_history import TraceWriter, TrackRow
 from stoker.supervisor import locks
 from stoker.supervisor.job_processes import owner_of
 from stoker.supervisor.process_usage import UsageSampler
+from stoker.usage.gpu_activities import GpuActivities
 
 TRACER_LOCK = "tracer.lock"
 
@@ -48,6 +52,7 @@ class UsageRecorder:
         self._attempts_on: dict[str, list[int]] = {}  # by UUID of the GPU
         self._gpus: dict[str, list[GpuValues]] = {}  # by UUID, since the last reading
         self._job_gpus: dict[int, list[GpuValues]] = {}  # by job, since the last reading
+        self._activities = GpuActivities()
         self._steps = 0
         self._busy_step = 0  # the last step with a job or a sample
         self._logged: str | None = None  # the last error that was logged
@@ -56,11 +61,15 @@ class UsageRecorder:
         """Record samples until stdin is closed or there is nothing to sample."""
         due = time.monotonic()
         while self._steps - self._busy_step < _IDLE_STEPS:
-            samples = inbox.wait(max(0.0, due - time.monotonic()))
-            if samples is None:
+            messages = inbox.wait(max(0.0, due - time.monotonic()))
+            if messages is None:
+                self._record([])  # until when the GPUs did what they do
                 break
-            for sample in samples:
-                self._add_sample(sample)
+            for message in messages:
+                if isinstance(message, ActivityChange):
+                    self._activities.add(message)
+                else:
+                    self._add_sample(message)
             now = time.monotonic()
             if now >= due:
                 due = max(due + self._interval, now)  # do not catch up after a delay
@@ -83,7 +92,13 @@ class UsageRecorder:
             ]
             self._gpus.clear()
             self._job_gpus.clear()
-        self._traces.append(time.time(), rows, self._queue.is_gone)
+        self._record(rows)
+
+    def _record(self, rows: list[TrackRow]) -> None:
+        now = time.time()
+        self._traces.append(now, rows, self._queue.is_gone, self._activities.unsaved(now))
+        if self._traces.error is None:
+            self._activities.saved()
         if self._traces.error not in (None, self._logged):
             print(self._traces.error, file=sys.stderr, flush=True)
         self._logged = self._traces.error
@@ -94,7 +109,7 @@ class UsageRecorder:
             uuids = self._queue.gpus()
         except sqlite3.Error:
             return  # keep the last state; the next step tries again
-        if self._running:
+        if self._running or self._activities:
             self._busy_step = self._steps
         self._attempts_on = {}
         for one in self._running.values():
@@ -153,7 +168,7 @@ def _combined(parts: list[GpuValues]) -> GpuValues:
 
 
 class Inbox:
-    """Reads samples from a pipe, one per line; invalid lines are ignored."""
+    """Reads messages from a pipe, one per line; invalid lines are ignored."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -161,8 +176,8 @@ class Inbox:
         self._poll.register(descriptor, select.POLLIN)
         self._rest = b""
 
-    def wait(self, seconds: float) -> list[Sample] | None:
-        """Return the samples that arrived within the time; None at end of file."""
+    def wait(self, seconds: float) -> list[Sample | ActivityChange] | None:
+        """Return the messages that arrived within the time; None at end of file."""
         if not self._poll.poll(seconds * 1000):
             return []
         data = os.read(self._descriptor, 1 << 16)
@@ -170,13 +185,13 @@ class Inbox:
             return None
         *lines, rest = (self._rest + data).split(b"\n")
         self._rest = rest if len(rest) < _MAX_LINE_BYTES else b""
-        samples = []
+        messages: list[Sample | ActivityChange] = []
         for line in filter(None, lines):
             try:
-                samples.append(decode(line))
+                messages.append(decode_change(line) or decode(line))
             except ValueError:
                 pass  # truncated because this process was too slow
-        return samples
+        return messages
 
 
 def _take_lock(folder: str, inbox: Inbox) -> bool:

@@ -447,6 +447,39 @@ class TraceAnswer(Answer):
     series: dict[str, Series]
 
 
+class IdleReason(BaseModel):
+    reason: str = Field(description="why no job ran, e.g. `reserved for job 25`")
+    seconds: float
+
+
+class GpuShares(BaseModel):
+    """Parts of the recorded time, as `81%`; `-` if nothing is recorded."""
+
+    busy: str
+    other_users: str
+    no_work: str
+    jobs_waited: str
+    not_running: str
+
+
+class GpuHistory(BaseModel):
+    """What a GPU did, as in `stoker gpus --history 24h --json`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    index: int | None = Field(description="null: this host does not have the GPU any more")
+    uuid: str
+    jobs: int
+    shares: GpuShares
+    reasons: list[IdleReason]
+
+
+class GpuHistoryAnswer(Answer):
+    since: str
+    seconds: float
+    gpus: list[GpuHistory]
+
+
 class LogSpan(BaseModel):
     """Text in one style, without control characters."""
 

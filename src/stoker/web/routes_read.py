@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
+from stoker.client.gpu_history import history_json
 from stoker.client.reports import source_of_job
 from stoker.errors import NotFound
 from stoker.store import job_queries
@@ -191,6 +192,18 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
         return usage.job_trace(queue.settings.state_dir, id, points)
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
+
+
+@router.get("/gpus/history", response_model=models.GpuHistoryAnswer)
+async def gpu_history(
+    request: Request, hours: Annotated[float, Query(gt=0, le=24 * 366)] = 24.0
+) -> Response:
+    """What each GPU did, and why it was idle while jobs waited."""
+
+    def read(queue) -> dict[str, object]:  # type: ignore[no-untyped-def]
+        return history_json(queue.db, queue.settings, hours * 3600)
+
+    return json_response(request, await web_of(request).threads.read(read))
 
 
 @router.get("/gpus/{uuid:path}/trace", response_model=models.TraceAnswer)

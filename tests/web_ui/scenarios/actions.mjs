@@ -72,6 +72,7 @@ export default async ({ fake, page, open, until, assert }) => {
 
   // GPUs and the daemon.
   await open('/gpus');
+  await page.waitForSelector('.gpu-row:nth-of-type(1) .gpu-history >> text=reserved for job 25');
   await page.locator('.gpu').nth(0).locator('text=Drain').click();
   await until(() => fake.gpus[0].state === 'drained');
   await page.locator('.toast:has-text("GPU 0 drained") >> text=Undo').click();

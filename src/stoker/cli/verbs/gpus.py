@@ -25,16 +25,22 @@ _ACTIONS = ("drain", "restore", "slots")
 
 VERB = Verb(
     "gpus",
-    "gpus [drain|restore GPU... | slots N GPU...]",
+    "gpus [--history TIME | drain|restore GPU... | slots N GPU...]",
     "Show GPUs with their jobs, other processes and leases, or change how they are used.",
     (
         Option("--on", "only this backend; local is this host", "NAME"),
+        Option(
+            "--history",
+            "what each GPU did in this time, and why it was idle while jobs waited, e.g. 24h or 7d",
+            "TIME",
+        ),
         Option("-v --verbose", "also show how GPUs are connected: NUMA node, near CPUs, NVLink"),
         Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
     ),
     (
         ("stoker gpus", ""),
         ("stoker gpus -v", "with NUMA nodes and NVLink"),
+        ("stoker gpus --history 24h", "busy and idle time of each GPU, with reasons"),
         ("stoker gpus drain 3", "running jobs finish, and no more jobs start on it"),
         ("stoker gpus restore 3", "use it again after a drain or a GPU error"),
         ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of GPU 0 and 1"),
@@ -45,6 +51,8 @@ VERB = Verb(
 
 def run(parsed: Parsed) -> int:
     queue = open_queue()
+    if parsed["history"] is not None:
+        return _show_history(queue, parsed)
     if parsed.words:
         return _change(queue, parsed)
     if parsed["watch"]:
@@ -56,6 +64,39 @@ def run(parsed: Parsed) -> int:
         print_json(**_as_json(queue, parsed))
     else:
         print(_text(queue, parsed))
+    return 0
+
+
+def _show_history(queue: Queue, parsed: Parsed) -> int:
+    from stoker.cli.gpu_history import history_text
+    from stoker.client.gpu_history import history_json
+    from stoker.core.formats.durations import parse_duration
+
+    if parsed.words:
+        raise UsageError(
+            f"--history only shows GPUs, and `{parsed.words[0]}` changes them",
+            "stoker gpus --history 24h",
+        )
+    if parsed["on"] is not None and not is_local(parsed["on"]):
+        raise UsageError(
+            f"--history shows the GPUs of this host, not of `{parsed['on']}`",
+            "stoker gpus --history 24h",
+        )
+    seconds = parse_duration(parsed["history"], "h")
+    if seconds <= 0:
+        raise UsageError("--history needs a time above 0", "stoker gpus --history 24h")
+    if parsed["watch"]:
+        from stoker.cli.verbs.watch import watch
+
+        return watch(
+            queue,
+            lambda room: history_text(queue, seconds),
+            (lambda: history_json(queue.db, queue.settings, seconds)) if parsed["json"] else None,
+        )
+    if parsed["json"]:
+        print_json(**history_json(queue.db, queue.settings, seconds))
+    else:
+        print(history_text(queue, seconds))
     return 0
 
 

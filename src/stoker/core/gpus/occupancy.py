@@ -51,6 +51,11 @@ class Occupancy(Record):
         return any(not process.pid for process in self.other_processes)
 
     @property
+    def users(self) -> tuple[str, ...]:
+        """The users of the other processes, in order; without those that are unknown."""
+        return tuple(sorted({one.user for one in self.other_processes if one.user != "?"}))
+
+    @property
     def note(self) -> str | None:
         """The other processes that compute here, in words; None if there are none."""
         return (
@@ -99,7 +104,11 @@ def device_state(
             # Memory that a job uses beyond its request counts as used.
             excess += max(0, occupancy.ours.get(job.attempt, 0) - amount_of(job.request, device))
     return DeviceState(
-        occupancy.other_bytes + excess, occupancy.has_other_processes, closed_reason, occupancy.note
+        unreserved_bytes=occupancy.other_bytes + excess,
+        has_other_processes=occupancy.has_other_processes,
+        closed_reason=closed_reason,
+        note=occupancy.note,
+        other_users=occupancy.users,
     )
 
 

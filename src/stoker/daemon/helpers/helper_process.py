@@ -61,13 +61,18 @@ class HelperProcess:
             error = self._start(now) or error
         return error
 
-    def send(self, line: bytes) -> None:
-        """Write a line to its stdin; dropped if the pipe is full."""
-        if self._stdin is not None:
-            try:
-                os.write(self._stdin, b"\n" + line)  # end a previous line that was cut short
-            except (BlockingIOError, BrokenPipeError):
-                pass
+    def send(self, line: bytes) -> bool:
+        """Write a line to its stdin; False if the pipe is full or closed.
+
+        Lines of less than 4 KiB are written completely or not at all.
+        """
+        if self._stdin is None:
+            return False
+        try:
+            os.write(self._stdin, b"\n" + line)  # end a previous line that was cut short
+        except (BlockingIOError, BrokenPipeError):
+            return False
+        return True
 
     def _start(self, now: float) -> str | None:
         command = [sys.executable, "-P", "-m", self._module, str(os.getpid()), *self._arguments]

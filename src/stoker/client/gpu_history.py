@@ -1,0 +1,128 @@
+"""What each GPU did over a time, for `stoker gpus --history` and the web UI."""
+
+from __future__ import annotations
+
+import time
+
+from stoker.core.formats.durations import format_duration
+from stoker.core.gpus.gpu_time import GpuTime, Interval, add_up
+from stoker.core.record import Record
+from stoker.daemon.status import daemon_pid, known_devices
+from stoker.settings import Settings
+from stoker.store import gpu_history
+from stoker.store.database import Database
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# While the daemon runs, the last interval lasts until now; it is saved this often at least.
+_SAVED_SECONDS = 60.0
+NOT_RUNNING = "Stoker was not running"
+
+
+class GpuHistory(Record):
+    """What one GPU did. `number` is None for a GPU that this host does not have any more."""
+
+    number: int | None
+    visible: str
+    uuid: str
+    time: GpuTime
+
+    def reasons(self) -> list[tuple[str, float]]:
+        """Why it did nothing for jobs that waited, with seconds; the longest first."""
+        found = list(self.time.reasons)
+        if self.time.off >= 1:
+            found.append((NOT_RUNNING, self.time.off))
+        return sorted(found, key=lambda reason: -reason[1])
+
+    def share(self, seconds: float) -> str:
+        """A part of the recorded time, in percent; `-` if nothing is recorded.
+
+        >>> one = GpuHistory(0, "0", "GPU-1", GpuTime(busy=50.0, idle=150.0))
+        >>> one.share(50.0), one.share(0.0), one.share(0.1)
+        ('25%', '0%', '<1%')
+        """
+        known = sum(self.time[:5])
+        if not known:
+            return "-"
+        percent = 100 * seconds / known
+        return "<1%" if 0 < percent < 0.5 else f"{percent:.0f}%"
+
+    def shares(self) -> list[str]:
+        """The parts of the recorded time, as the table shows them."""
+        return [self.share(seconds) for seconds in self.time[:5]]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "index": self.number,
+            "visible": self.visible,
+            "uuid": self.uuid,
+            "jobs": self.time.jobs,
+            "busy_seconds": round(self.time.busy, 1),
+            "other_users_seconds": round(self.time.others, 1),
+            "idle_seconds": round(self.time.idle, 1),
+            "idle_with_jobs_waiting_seconds": round(self.time.waiting, 1),
+            "not_running_seconds": round(self.time.off, 1),
+            "unknown_seconds": round(self.time.unknown, 1),
+            "shares": dict(zip(_SHARES, self.shares(), strict=True)),
+            "reasons": [
+                {"reason": reason, "seconds": round(seconds, 1)}
+                for reason, seconds in self.reasons()
+            ],
+        }
+
+
+def load_gpu_history(db: Database, settings: Settings, seconds: float) -> list[GpuHistory]:
+    """What each GPU did in the last `seconds`; GPUs that are gone come last."""
+    now = time.time()
+    since = now - seconds
+    known = gpu_history.read(settings.state_dir, since)
+    is_running = daemon_pid(settings.state_dir) is not None
+    found = []
+    for device in known_devices(db, settings):
+        uuid = device.uuid or str(device.number)
+        intervals = _up_to_now(known.pop(uuid, []), now) if is_running else known.pop(uuid, [])
+        time_spent = add_up(intervals, since, now)
+        found.append(GpuHistory(device.number, device.visible, uuid, time_spent))
+    for uuid, intervals in sorted(known.items()):
+        found.append(GpuHistory(None, uuid, uuid, add_up(intervals, since, now)))
+    return found
+
+
+def history_json(db: Database, settings: Settings, seconds: float) -> dict[str, Any]:
+    """The history of all GPUs, for `--json` and the web UI."""
+    from stoker.client.views import iso
+
+    return {
+        "since": iso(time.time() - seconds),
+        "seconds": seconds,
+        "gpus": [one.as_json() for one in load_gpu_history(db, settings, seconds)],
+    }
+
+
+def _up_to_now(intervals: list[Interval], now: float) -> list[Interval]:
+    """The intervals, of which the last one lasts until now."""
+    last = max(intervals, key=lambda one: one.since, default=None)
+    if last is None or now - last.until > _SAVED_SECONDS:
+        return intervals
+    return [one._replace(until=now) if one is last else one for one in intervals]
+
+
+HEADER = ("GPU", "BUSY", "JOBS", "OTHER USERS", "NO WORK", "JOBS WAITED", "NOT RUNNING")
+_SHARES = ("busy", "other_users", "no_work", "jobs_waited", "not_running")
+
+
+def history_cells(one: GpuHistory) -> tuple[str, ...]:
+    """A row below `HEADER`: shares of the recorded time, and the number of jobs."""
+    busy, *others = one.shares()
+    return (one.visible, busy, str(one.time.jobs), *others)
+
+
+def reason_cells(one: GpuHistory) -> list[tuple[str, str, str]]:
+    """Rows with GPU, duration and reason."""
+    return [
+        (one.visible, format_duration(seconds), reason)
+        for reason, seconds in one.reasons()
+        if seconds >= 0.05
+    ]
