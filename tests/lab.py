@@ -35,6 +35,7 @@ class Lab:
             "SHELL": "/bin/sh",
             "NO_COLOR": "1",
             "STOKER_NVML": "0",  # do not use the GPUs of this host
+            "STOKER_MPS_DIR": str(folder / "mps"),
             # Tests do not depend on the cores of this host, nor start more at once than it has.
             "STOKER_CORES": "64",
             "STOKER_CPU_SLOTS": str(len(os.sched_getaffinity(0))),

@@ -19,6 +19,7 @@ export const LABELS: Record<string, string> = {
   mem: 'Host memory',
   need: 'Counters',
   on_oom: 'When out of GPU memory',
+  share: 'GPU sharing',
   warm: 'Warm start',
   priority: 'Priority',
   time_limit: 'Time limit',

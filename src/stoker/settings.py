@@ -33,6 +33,8 @@ class Settings(Record):
     allow_network_fs: bool = False
     leases: bool = True  # take and respect the host-wide leases on GPUs
     gpus_by_uuid: bool = False  # CUDA_VISIBLE_DEVICES by UUID instead of index
+    gpu_share: str = ""  # how jobs share GPUs: mps or time; "": by time slices
+    mps_idle: float = 30.0  # seconds that MPS stays started on a GPU without jobs under MPS
     bind: bool = True  # bind GPU jobs to the CPUs near their GPUs, on hosts with NUMA nodes
     preempt_for_others: bool = False  # preemptible jobs also give way to other users' processes
     gpu_file: str | None = None  # file that lists the GPUs to use; changes take effect at once
@@ -43,7 +45,7 @@ class Settings(Record):
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
     "bind", "preempt_for_others", "gpu_file", "trace_seconds", "allow_network_fs", "backend",
-    "cores", "memory", "resources", "limits", "cgroup",
+    "cores", "memory", "resources", "limits", "cgroup", "gpu_share", "mps_idle",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -99,7 +101,9 @@ def _read_file(path: str) -> dict[str, object]:
 
 def _parse(key: str, value: object, where: str) -> object:
     try:
-        if key in ("grace", "retry_delay", "trace_seconds"):
+        if key == "gpu_share":
+            return {"mps": "mps", "time": "time"}[str(value).lower()]
+        if key in ("grace", "retry_delay", "trace_seconds", "mps_idle"):
             return parse_duration(value, "s") if isinstance(value, str) else float(str(value))
         if key in ("log_limit", "memory"):
             return parse_size(str(value))

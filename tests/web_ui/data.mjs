@@ -116,6 +116,8 @@ export function job(id, state, now, more = {}) {
     gpu_model: null,
     min_gpu_mem_bytes: null,
     exclusive: false,
+    share: null,
+    under_mps: false,
     on_oom: null,
     claim_bytes: null,
     gpu_memory_peak_bytes: hasStarted ? (8 + (id % 60)) * GIB : null,

@@ -25,7 +25,8 @@ _NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "no_bind", "stdout
 _JOB = {
     "id": 7, "command": "true", "argv": ["true"], "shell": True, "name": None, "cwd": "/tmp",
     "state": "done", "gpu_mem_auto": False, "gpu_mem_bytes": None, "gpu_ids": [], "prefer": [],
-    "gpu_model": None, "min_gpu_mem_bytes": None, "on_oom": None, "warm": None, "time_limit": None,
+    "gpu_model": None, "min_gpu_mem_bytes": None, "on_oom": None, "warm": None, "share": None,
+    "time_limit": None,
     "priority": 0, "retries": 0, "tags": [], "group": None, "after": [], "eligible_at": None,
     "attempts": 1, "restartable": False, "exclusive": False, "preemptible": False,
 }  # fmt: skip

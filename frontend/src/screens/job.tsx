@@ -284,6 +284,7 @@ function fullRequest(job: JobDetail): string {
     job.gpu_ids.length > 0 && `only GPU ${job.gpu_ids.join(', ')}`,
     job.prefer.length > 0 && `prefers GPU ${job.prefer.join(', ')}`,
     job.exclusive && 'exclusive',
+    job.under_mps ? 'under MPS' : job.share && `share ${job.share}`,
     visible(job.reserves),
   ]
     .filter(Boolean)

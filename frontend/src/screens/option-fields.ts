@@ -32,6 +32,7 @@ export const ADVANCED: FieldSpec[] = [
   { name: 'mem', placeholder: 'not reserved', hint: '16G; auto uses past peaks' },
   { name: 'need', placeholder: 'none', hint: 'licence=1' },
   { name: 'on_oom', placeholder: 'default', hint: 'bigger, elsewhere, alone, fail' },
+  { name: 'share', placeholder: 'as the GPU', hint: 'mps, mps:50, time' },
   { name: 'warm', placeholder: 'off', hint: 'auto, or modules to import: torch' },
 ];
 export const BOXES = [

@@ -56,6 +56,7 @@ export function cloneOf(job: JobDetail): Original {
         .map(([name, amount]) => `${name}=${amount}`)
         .join(', '),
       on_oom: job.on_oom ?? '',
+      share: job.share ?? '',
       warm: job.warm ?? '',
       time_limit: exactTime(job.time_limit),
       priority: job.priority ? String(job.priority) : '',

@@ -69,6 +69,7 @@ def _check_capabilities(request: Request, row: BackendRow, options: ParsedOption
         "mem_auto": request.is_auto_host,
         "need": bool(request.needs),
         "preemptible": request.preemptible,
+        "share": bool(request.share),
     }
     for key, why in capabilities.refused.items():
         if given.get(key):

@@ -8,10 +8,11 @@ from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
 from stoker.core.gpus.sample import GpuSample
 from stoker.core.model import Device
 from stoker.core.policy.eligible import is_named
+from stoker.core.policy.share_mode import MPS, TIME
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.gpus.gpu_file import NOT_NAMED, read_gpu_file
-from stoker.daemon.gpus.process_owners import leased_on, owners, user_name
+from stoker.daemon.gpus.process_owners import leased_on, mps_servers, owners, user_name
 from stoker.daemon.status import daemon_pid, known_devices
 from stoker.devices.discovery import as_device, has_driver
 from stoker.devices.leases.holders import Holder
@@ -28,6 +29,23 @@ if TYPE_CHECKING:
     from typing import Any
 
 
+class MpsView(Record):
+    """NVIDIA's MPS on one GPU."""
+
+    state: str  # starting, running, failed or stopped
+    reason: str | None  # why it failed; jobs then share the GPU by time slices
+    server: int  # PID; 0 if it does not run
+    deaths: int  # how often its processes died
+
+    def words(self) -> str:
+        died = f"; it was restarted {self.deaths} times" if self.deaths > 1 else ""
+        died = "; it was restarted once" if self.deaths == 1 else died
+        if self.reason is not None:
+            return f"MPS is not used, jobs share by time slices: {self.reason}"
+        pid = f" (pid {self.server})" if self.server else ""
+        return f"MPS is {self.state}{pid}{died}"
+
+
 class GpuView(Record):
     """One GPU with everything that is known about it now."""
 
@@ -38,6 +56,7 @@ class GpuView(Record):
     holders: tuple[Holder, ...]  # of leases, without the daemon of this queue
     state: str
     closed: str | None  # why no job starts on it
+    mps: MpsView | None = None  # None: MPS is not used
 
     def memory_words(self) -> str:
         if self.sample is None:
@@ -61,7 +80,8 @@ class GpuView(Record):
         """A line for each job, other process and lease on the GPU."""
         lines = [f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
                  for job in self.jobs]  # fmt: skip
-        return lines + self.others_words()
+        mps = [self.mps.words()] if self.mps is not None and self.mps.state != "stopped" else []
+        return lines + mps + self.others_words()
 
     def others_words(self) -> list[str]:
         """A line for each process and lease that is not of this queue."""
@@ -92,6 +112,8 @@ class GpuView(Record):
             "near_cpus": device.cpus,
             "nvlink": list(device.links),
             "slots": device.slots,
+            "share": device.share or TIME,
+            "mps": None if self.mps is None else self.mps._asdict(),
             "state": self.state,
             "memory_bytes": device.memory,
             "memory_used_bytes": sample.used if sample else None,
@@ -120,6 +142,7 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     """All GPUs in their present state, and the error of the driver or None."""
     active = job_queries.jobs_in_states(db, ACTIVE, 1000)
     decisions = {uuid: rest for uuid, *rest in device_settings.device_settings(db)}
+    shares = device_settings.device_shares(db)
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)
         return [_make_view(d, None, active, None, (), decisions) for d in devices], None
@@ -132,13 +155,16 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     own_pid = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != own_pid]
     attempts, users = owners(sample.gpus, meta.tag_base(db))
+    servers = mps_servers(users)
     shown = []
     for gpu in sample.gpus:
         device = known.get(gpu.uuid) or as_device(gpu, by_uuid=settings.gpus_by_uuid)
         leased = leased_on(gpu, users, own_pid) if settings.leases else set()
-        occupancy = occupancy_of(gpu, attempts, users, leased)
+        occupancy = occupancy_of(gpu, attempts, users, leased, servers)
+        device = device._replace(share=shares.get(device.uuid, settings.gpu_share))
         others = tuple(one for one in leases if one.uuid == gpu.uuid)
-        shown.append(_make_view(device, gpu, active, occupancy, others, decisions))
+        view = _make_view(device, gpu, active, occupancy, others, decisions)
+        shown.append(view._replace(mps=load_mps_view(device, active)))
     if sample.error is not None:  # a GPU cannot be opened
         sampled = {gpu.uuid for gpu in sample.gpus}
         for uuid in known.keys() - sampled:
@@ -147,6 +173,27 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
             shown.append(lost._replace(state=closed, closed=closed))
         shown.sort(key=lambda one: one.device.number)
     return _allowed(shown, settings), None
+
+
+def load_mps_view(device: Device, active: list[JobRow]) -> MpsView | None:
+    """The state of MPS on a GPU; None if this user does not use it there."""
+    from stoker.daemon.mps.mps_folder import FAILED, READY, STARTING, STOPPED, MpsFolder
+    from stoker.daemon.mps.mps_program import why_missing
+
+    uses = device.share == MPS or any(
+        device.number in job.devices and job.request.share.startswith(MPS) for job in active
+    )
+    missing = why_missing() if uses else None
+    folder = MpsFolder(device.uuid)
+    state = folder.read()
+    if missing is not None:
+        return MpsView("failed", missing, 0, 0)
+    if state is None:
+        return MpsView("stopped", None, 0, 0) if uses else None
+    words = {READY: "running", STARTING: "starting", FAILED: "failed", STOPPED: "stopped"}
+    is_kept = state.state == FAILED or folder.has_keeper()
+    shown = words.get(state.state, "stopped") if is_kept else "stopped"
+    return MpsView(shown, state.reason if shown == "failed" else None, state.server, state.deaths)
 
 
 def _allowed(shown: list[GpuView], settings: Settings) -> list[GpuView]:

@@ -31,6 +31,7 @@ from stoker.client.option_values import Kind
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import GROUP_PREFIX, LOCAL, Context, Dependency, Device, JobSpec, Request
+from stoker.core.policy.share_mode import MPS
 from stoker.core.record import Record
 from stoker.errors import Impossible, Unavailable, UsageError, about, name_option
 from stoker.settings import Settings
@@ -74,6 +75,9 @@ JOB_OPTIONS = (
               "use only GPUs with at least this much memory, e.g. 40G"),
     JobOption("exclusive", "--exclusive", None, kinds.SWITCH,
               "do not share GPUs, even if they have several slots"),
+    JobOption("share", "--share", "HOW", kinds.SHARE,
+              "how to share the GPU: mps (NVIDIA's MPS), mps:50 (with half of its threads at most),"
+              " or time (time slices)"),
     JobOption("cpus", "--cpus", "N", kinds.CORE_COUNT,
               "number of CPU cores to reserve (default: 1, or a part of one if the host has fewer"
               " cores than GPU slots)"),
@@ -277,6 +281,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         is_auto_host=host_memory == "auto",
         needs=kinds.joined_needs(get("need", ())),
         preemptible=get("preemptible", False),
+        share=get("share", ""),
     )
     _check_request(request, named)
     if not request.gpus and get("on_oom") is not None:
@@ -428,6 +433,8 @@ def _complete(
                 f"remove {it} for a job without a GPU",
                 given[0],
             )
+    if request.share.startswith(MPS):
+        _check_mps(request, options.named)  # again: --gpu-ids may have set the number of GPUs
     if request.gpus and not request.ids and not in_foreground:
         request = request._replace(ids=_masked(devices))
     return request
@@ -464,6 +471,23 @@ def _check_request(request: Request, named: OptionNames) -> None:
         )
     if not request.gpus and (given := _gpu_options(request)):
         raise _needs_gpus(given, named)
+    if request.share.startswith(MPS):
+        _check_mps(request, named)
+
+
+def _check_mps(request: Request, named: OptionNames) -> None:
+    with_mps = named("share", MPS)
+    if request.exclusive:
+        raise UsageError(
+            f"`{with_mps}` and {named('exclusive')} exclude each other", "use one of them", "share"
+        )
+    if request.gpus > 1 or request.nodes > 1:
+        raise UsageError(
+            f"`{with_mps}` is for jobs with one GPU, because a job connects to one MPS daemon and"
+            " each GPU has its own",
+            f"remove `{with_mps}`, or use {named('gpus', 1)}",
+            "share",
+        )
 
 
 def _gpu_options(request: Request) -> list[str]:
@@ -475,6 +499,7 @@ def _gpu_options(request: Request) -> list[str]:
         "gpu_model": request.model is not None,
         "min_gpu_mem": request.min_memory is not None,
         "exclusive": request.exclusive,
+        "share": request.share,
     }
     return [key for key, is_given in given.items() if is_given]
 

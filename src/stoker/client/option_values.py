@@ -151,6 +151,18 @@ def _parse_on_oom(text: str) -> str:
     return text
 
 
+def _parse_share(text: str) -> str:
+    from stoker.core.policy.share_mode import parse_share
+
+    try:
+        return parse_share(text)
+    except ValueError:
+        raise UsageError(
+            f"`{text}` is not a way to share a GPU",
+            "write mps, mps:50 (at most half of the GPU's threads) or time",
+        ) from None
+
+
 def _parse_signal(text: str) -> str:
     from stoker.core.formats.limit_signal import parse_warning
 
@@ -489,6 +501,7 @@ SECONDS = Kind(lambda text: parse_duration(text, "s"), lambda value: _check_dura
 BEGIN = Kind(_parse_begin, _check_begin)
 SIGNAL = Kind(_parse_signal, lambda value: _parse_signal(check_text(value)))
 WAY = Kind(_parse_on_oom, lambda value: _parse_on_oom(check_text(value)))
+SHARE = Kind(_parse_share, lambda value: _parse_share(check_text(value)))
 GPU_NAMES = Kind(_parse_names, _check_names)
 TAGS = Kind(parse_tags, _check_tags)
 ENV = Kind(parse_pair, _check_env)

@@ -28,7 +28,7 @@ _OF_ONE_JOB = (
     "STOKER_JOB_", "STOKER_ATTEMPT", "STOKER_ARRAY_", "STOKER_GPU", "STOKER_SUBMIT_DIR",
     "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR", "STOKER_METRICS", "STOKER_STOP_FILE",
     "STOKER_REQUEUE_FILE", "STOKER_PARAM", "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_DEADLINE",
-    "STOKER_WARN_", "STOKER_PROGRESS_FILE", "STOKER_CPU_LIST",
+    "STOKER_WARN_", "STOKER_PROGRESS_FILE", "STOKER_CPU_LIST", "CUDA_MPS_",
 )  # fmt: skip
 
 
@@ -186,7 +186,7 @@ class Queue:
     # -- devices, tags, removal ----------------------------------------------------------------
 
     def change_device_settings(self, uuid: str, **values: object) -> None:
-        """Change a GPU: `drained`, `slots`, or `quarantine=None` to end its quarantine."""
+        """Change a GPU: `drained`, `slots`, `share`, or `quarantine=None` to end its quarantine."""
         from stoker.store import changes
 
         changes.change_device_settings(self.db, uuid, values)

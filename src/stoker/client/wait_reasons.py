@@ -38,6 +38,7 @@ from stoker.core.policy.forecast import forecast
 from stoker.core.policy.placement import capacity
 from stoker.core.states import ACTIVE, FINAL
 from stoker.daemon import status
+from stoker.daemon.gpus.process_owners import user_name
 from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
 from stoker.store import job_queries, meta
@@ -147,7 +148,7 @@ def _device_states(
             state = device_state(gpu.device, gpu.occupancy, running, closed)
             if gpu.sample is not None and len(gpu.occupancy.ours) == 1:
                 state = state._replace(is_saturated=is_saturated(gpu.sample))
-            states[gpu.device.number] = _with_leases(state, gpu)
+            states[gpu.device.number] = _with_mps(_with_leases(state, gpu), gpu)
     return tuple(gpu.device for gpu in gpu_views), states
 
 
@@ -172,6 +173,15 @@ def _with_leases(state: DeviceState, gpu: GpuView) -> DeviceState:
         has_other_processes=True,
         note=note,
     )
+
+
+def _with_mps(state: DeviceState, gpu: GpuView) -> DeviceState:
+    """Whether jobs can use MPS on a GPU: not if it failed, or if another user computes there."""
+    uid = os.getuid()
+    other = gpu.occupancy.other_user(user_name(uid)) if gpu.occupancy is not None else None
+    holder = next((user_name(one.uid) for one in gpu.holders if one.uid != uid), None)
+    problem = gpu.mps.reason if gpu.mps is not None else None
+    return state._replace(mps_problem=problem, other_user=holder or other)
 
 
 def likely_starts(db: Database, settings: Settings) -> dict[int, float]:

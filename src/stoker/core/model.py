@@ -44,7 +44,7 @@ class Request(Record):
     host_memory: int | None = None  # bytes of the host's memory; None: not counted
     is_auto_host: bool = False  # host memory from the command profile
     needs: tuple[str, ...] = ()  # NAME=N of the counters in the settings, sorted
-    share: str = ""  # how it shares GPUs: mps or time; "": as the GPU is set up
+    share: str = ""  # how it shares a GPU: mps, mps:PERCENT or time; "": as the GPU is set up
     preemptible: bool = False  # gives way to jobs that are not
     profile: int = 0  # of the job, if `is_auto`; not part of its request group
 
@@ -132,6 +132,7 @@ class RunningJob(Record):
     cpus: float | None = None  # cores that it claimed; None: those of its request
     preemptions: int = 0  # earlier attempts of its job that gave way
     gives_way: bool = False  # it was asked to make room for another job
+    share: str = ""  # mps: it runs under MPS
 
 
 class Device(Record):
@@ -147,6 +148,7 @@ class Device(Record):
     slice_of: str | None = None
     numa: int | None = None  # its NUMA node
     cpus: str = ""  # the CPUs near it, as 0-15,32-47; empty on a host with one NUMA node
+    share: str = ""  # how jobs that do not say it share it: mps or time
     links: tuple[str, ...] = ()  # UUIDs of the GPUs that NVLink connects with it
 
 
@@ -161,6 +163,10 @@ class DeviceState(Record):
     other_users: tuple[str, ...] = ()  # the users of the other processes
     takes_followers: bool = False  # jobs may start beside one whose memory is being measured
     is_saturated: bool = False  # one job alone uses all of its compute power
+    mps_problem: str | None = None  # why jobs cannot use MPS there; they share by time slices
+    mps_bytes: int = 0  # of `unreserved_bytes`: memory of our own MPS server
+    mps_starts: bool = False  # MPS is being started there; jobs that use it wait for that
+    other_user: str | None = None  # another user who computes there, so that MPS jobs have to wait
 
 
 class WaitingJob(Record):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.core.model import Outcome, RunningJob
 from stoker.core.outcome.retry import Verdict
+from stoker.core.policy.share_mode import MPS
 from stoker.core.record import Record
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.finish_attempt import judge_attempt
@@ -95,6 +96,8 @@ class EventRecorder:
         if use.was_crowded and not outcome.exceeds_gpus:
             outcome = outcome._replace(was_crowded=True)
         started_at = job.started_at if started is None else started
+        if job.share == MPS and _may_be_of_mps(outcome, job):
+            outcome = self._gpus.add_mps_cause(outcome, job.devices, started_at or 0.0)
         verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
         if verdict.cause == "preempted" and job.asked_for is not None:
             outcome = outcome._replace(detail=f"gave way to {job.asked_for}")
@@ -140,3 +143,9 @@ class EventRecorder:
         if why != self._refusal:
             meta.set_refusal(self._db, why)
             self._refusal = why
+
+
+def _may_be_of_mps(outcome: Outcome, job: attempts.JobToJudge) -> bool:
+    """Whether an attempt failed without a cause of its own: then its MPS server may have died."""
+    is_failure = bool(outcome.status) and not job.stop_requested
+    return is_failure and outcome.reason in (None, "gpu_error")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 
-from stoker.core.model import Context, Plan, ReadyJob, RunningJob, Snapshot, Start
+from stoker.core.model import Context, Device, Plan, ReadyJob, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import decide, jobs_per_group
 from stoker.core.policy.host_share import HostLimits, limits_of, recorded_claim, thread_share
+from stoker.core.policy.share_mode import MPS, share_of_start
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
@@ -14,7 +16,7 @@ from stoker.daemon.loop_state import LoopState
 from stoker.daemon.preempter import Preempter
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
-from stoker.store import attempts, meta
+from stoker.store import attempts, events, meta
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
@@ -167,9 +169,18 @@ class JobStarter:
 
     def _claim(self, start: Start) -> bool:
         job = self._waiting.find(start.job)
-        lease = self._gpus.lease(job.request, start.devices)
+        gpus = self._gpus
+        share = share_of_start(job.request, start.devices, gpus.devices, gpus.states)
+        session = gpus.join_mps(job.request, start.devices) if share else None
+        if share and session is None:
+            return False  # MPS is being started, or does not work; the GPU's state says so now
+        lease = gpus.lease(job.request, start.devices)
         if lease is None:
+            if session is not None:
+                os.close(session.descriptor)
             return False  # leased to another process of this host; the GPU's state says so now
+        if session is not None:
+            lease.descriptors.append(session.descriptor)
         cpus, host_memory = recorded_claim(job.request, self._host_limits())
         claim = Claim(
             attempt=self._next_attempt,
@@ -181,6 +192,7 @@ class JobStarter:
             boot=self._host.boot,
             cpus=cpus,
             host_memory=host_memory,
+            share=share,
         )
         if not self._store.claim(job, claim):
             lease.close()
@@ -196,11 +208,25 @@ class JobStarter:
         if cores is not None:
             threads = thread_share(job.request, devices, self._gpus.devices, cores)
         order, context = self._order_maker.make(job, claim, devices, threads)
+        if session is not None:
+            order = order._replace(env={**order.env, **session.env})
+        elif devices:
+            self._leave_mps(job, devices)
         has_several = "," in order.env["STOKER_GPUS"]  # also if one device stands for two GPUs
         if self._host.leases_ports and has_several and "MASTER_PORT" not in order.env:
             order = self._with_port(order, context, lease)
         self._orders.append((order, context, lease))
         return True
+
+    def _leave_mps(self, job: ReadyJob, devices: tuple[Device, ...]) -> None:
+        """A job starts without MPS; if it should use it, say once why it does not."""
+        self._gpus.leave_mps(tuple(device.number for device in devices))
+        request, device = job.request, devices[0]
+        is_asked = request.gpus == 1 and not request.exclusive and not job.attempts
+        if is_asked and (request.share or device.share).startswith(MPS):
+            why = self._gpus.why_no_mps(device.number)
+            text = f"MPS is not used: {why}; the job shares its GPU by time slices"
+            events.record_event(self._db, job.id, self._clock.wall(), "share", text)
 
     def _host_limits(self) -> HostLimits:
         return limits_of(self._host.resources, self._host.cpu_slots, self._gpus.devices)
@@ -259,4 +285,5 @@ def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
         profile=job.profile,
         cpus=claim.cpus,
         preemptions=job.preemptions,
+        share=claim.share,
     )

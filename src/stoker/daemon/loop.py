@@ -264,6 +264,7 @@ class Loop:
         starter.limits = sweeps.limits(self.db)
         starter.is_draining = meta.is_draining(self.db)
         self.gpus.apply_settings(device_settings.device_settings(self.db))
+        self.gpus.apply_shares(device_settings.device_shares(self.db))
         self._stops = dict(attempts.stop_requests(self.db))
         self._preempter.queue_was_read()
 

@@ -94,4 +94,5 @@ def running_job(
         cpus=attempt.cpus,
         preemptions=attempt.preemptions,
         gives_way=attempt.asked_at is not None,
+        share=attempt.share,
     )

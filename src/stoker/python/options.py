@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     gpu_model: str | None  # part of the model name
     min_gpu_mem: str | int | None  # only GPUs with at least this much memory
     exclusive: bool
+    share: str | None  # mps, mps:50 (percent of the GPU's threads) or time
     cpus: int | None  # CPU cores to reserve
     mem: str | int | None  # memory of the host to reserve: "16G", bytes, "auto"
     need: str | Iterable[str] | Mapping[str, int] | None  # counters: {"licence": 1}

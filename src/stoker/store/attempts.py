@@ -17,7 +17,7 @@ from stoker.store.device_column import parse_device_numbers
 from stoker.store.events import record_event
 from stoker.store.output_columns import STDERR, STDOUT
 
-CLAIM_COLUMNS = "id, job, number, devices, claim, claimed_at, boot, cpus, host_claim"
+CLAIM_COLUMNS = "id, job, number, devices, claim, claimed_at, boot, cpus, host_claim, share"
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
@@ -33,6 +33,7 @@ class Claim(Record):
     boot: str
     cpus: float | None = None  # cores
     host_memory: int | None = None  # bytes
+    share: str = ""  # mps: it runs under MPS
 
 
 class OpenAttempt(Record):
@@ -58,6 +59,7 @@ class OpenAttempt(Record):
     preemptions: int
     asked_at: float | None  # when it was asked to give way
     warn: str | None
+    share: str
 
 
 class JobToJudge(Record):
@@ -81,6 +83,7 @@ class JobToJudge(Record):
     sweep: int | None = None
     preemptions: int = 0
     asked_for: str | None = None  # what it was asked to give way to
+    share: str = ""  # mps: it ran under MPS
 
 
 def next_attempt(db: Database) -> int:
@@ -105,7 +108,8 @@ def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
     if not changed:
         return False
     db.execute(
-        f"INSERT INTO attempts ({CLAIM_COLUMNS}, allocation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO attempts ({CLAIM_COLUMNS}, allocation) VALUES"
+        " (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*claim_columns(claim), allocation),
     )
     return True
@@ -116,7 +120,7 @@ def claim_columns(claim: Claim) -> tuple[object, ...]:
     devices = ",".join(map(str, claim.devices))
     return (
         claim.attempt, claim.job, claim.number, devices, claim.memory, claim.at, claim.boot,
-        claim.cpus, claim.host_memory,
+        claim.cpus, claim.host_memory, claim.share,
     )  # fmt: skip
 
 
@@ -151,7 +155,8 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0),"
         " j.request_group, a.claim, j.profile, j.on_oom, a.devices, a.started_at,"
-        f" {STDOUT}, {STDERR}, j.requeues, j.sweep, j.preemptions, a.asked_for FROM attempts a"
+        f" {STDOUT}, {STDERR}, j.requeues, j.sweep, j.preemptions, a.asked_for, a.share"
+        " FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
@@ -159,7 +164,8 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     if row is None:
         return None
     (job, attempts, retries, restartable, stop, dependents, request_group, claim, profile, on_oom,
-     devices, started, out, err, requeues, sweep, preemptions, asked_for) = row  # fmt: skip
+     devices, started, out, err, requeues, sweep, preemptions, asked_for,
+     share) = row  # fmt: skip
     return JobToJudge(
         job=job,
         attempts=attempts,
@@ -179,6 +185,7 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         sweep=sweep,
         preemptions=preemptions,
         asked_for=asked_for,
+        share=share,
     )
 
 
@@ -283,14 +290,15 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
-        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, j.warn FROM jobs j"
+        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, j.warn, a.share"
+        " FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
     ).fetchall()
     found = []
     for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
          pid_started, mono, claimed, limit, grace, stop, cpus, host_claim, preemptions, asked_at,
-         warn) in rows:  # fmt: skip
+         warn, share) in rows:  # fmt: skip
         request, fair_share_group = request_groups.load(db, request_group)
         found.append(
             OpenAttempt(
@@ -318,6 +326,7 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
                 preemptions=preemptions,
                 asked_at=asked_at,
                 warn=warn,
+                share=share,
             )
         )
     return found

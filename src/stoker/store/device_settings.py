@@ -13,6 +13,11 @@ def device_settings(db: Database) -> list[tuple[str, bool, int | None, str | Non
     return [(uuid, bool(drained), slots, why) for uuid, drained, slots, why in rows]
 
 
+def device_shares(db: Database) -> dict[str, str]:
+    """Return how jobs share the GPUs for which a user has set it, by UUID."""
+    return dict(db.execute("SELECT uuid, share FROM device_settings WHERE share IS NOT NULL"))
+
+
 def quarantine(db: Database, uuid: str, why: str) -> None:
     """Exclude a GPU with errors until a user restores it."""
     db.execute(

@@ -59,6 +59,7 @@ class JobRow(Record):
     claim: int | None
     cpus: float | None  # cores that its attempt claimed
     host_claim: int | None  # bytes of the host's memory that its attempt claimed
+    share: str | None  # mps: its attempt runs under MPS
     gpu_memory: int | None
     gpu_use: float | None
     gpu_energy: float | None
@@ -99,7 +100,7 @@ _SELECT = (
     f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
-    " a.host_claim, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
+    " a.host_claim, a.share, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
     " a.allocation, a.paused_at, b.folder, j.on_oom, j.no_bind, j.warm, j.preemptions,"
     " a.asked_at, a.asked_for, j.profile, j.sweep,"
     " g.fair_share_group, j.request_group,"

@@ -38,7 +38,7 @@ CREATE TABLE request_groups (
     host_memory INTEGER,                   -- bytes; NULL: not counted
     is_auto_host INTEGER NOT NULL DEFAULT 0, -- 1: host memory from the command profile
     needs      BLOB NOT NULL DEFAULT x'',  -- NAME=N of counters, NUL-separated
-    share      TEXT NOT NULL DEFAULT '',   -- mps, time, or empty: as the GPU is set up
+    share      TEXT NOT NULL DEFAULT '',   -- mps, mps:PERCENT, time; empty: as the GPU is set up
     preemptible INTEGER NOT NULL DEFAULT 0,
     fair_share_group BLOB NOT NULL,   -- empty: the default group
     length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
@@ -129,6 +129,7 @@ CREATE TABLE attempts (
     claim          INTEGER,           -- bytes reserved on each GPU; NULL: a slot
     cpus           REAL,              -- cores reserved
     host_claim     INTEGER,           -- bytes of the host's memory reserved
+    share          TEXT NOT NULL DEFAULT '', -- mps: it ran under MPS
     paused_at      REAL,              -- since when Stoker keeps its processes stopped; NULL: not
     claimed_at     REAL NOT NULL,
     started_at     REAL,
@@ -225,6 +226,7 @@ CREATE TABLE devices (
     slice_of TEXT,
     numa     INTEGER,                 -- its NUMA node
     cpus     TEXT NOT NULL DEFAULT '', -- those near it, 0-15,32-47
+    share    TEXT NOT NULL DEFAULT '', -- how jobs that do not say it share it: mps or time
     links    TEXT NOT NULL DEFAULT ''  -- UUIDs of GPUs that NVLink connects with it, by comma
 );
 
@@ -233,7 +235,8 @@ CREATE TABLE device_settings (
     uuid       TEXT PRIMARY KEY,
     drained    INTEGER NOT NULL DEFAULT 0,
     slots      INTEGER,               -- NULL: the default
-    quarantine TEXT                   -- why it is not used until `stoker gpus restore`
+    quarantine TEXT,                  -- why it is not used until `stoker gpus restore`
+    share      TEXT                   -- mps or time; NULL: the default
 ) WITHOUT ROWID;
 
 -- Sweeps: sets of trials of one template (see sweeps/spec.py).

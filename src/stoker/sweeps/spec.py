@@ -33,8 +33,8 @@ EARLY_STOP_OPTIONS = {  # the options of each kind of early stopping
 }
 # The options of `stoker submit`, as keys, without those that only make sense for a single job.
 _RESOURCES_WORDS = (
-    "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive cpus mem need on nodes option "
-    "on_oom cwd env env_file priority time_limit signal grace retries restartable "
+    "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive share cpus mem need on nodes "
+    "option on_oom cwd env env_file priority time_limit signal grace retries restartable "
     "preemptible tag hold keep_children no_bind warm"
 )
 RESOURCES = tuple(_RESOURCES_WORDS.split())

@@ -149,6 +149,8 @@ class Job(BaseModel):
     gpu_model: str | None
     min_gpu_mem_bytes: int | None
     exclusive: bool
+    share: str | None = Field(description="mps, mps:PERCENT or time; null: as the GPU is set up")
+    under_mps: bool = Field(description="whether its last attempt runs under NVIDIA's MPS")
     on_oom: str | None
     cpus: int | None = Field(description="cores that it requests; null: the default")
     mem_bytes: int | None = Field(description="memory of the host that it requests")
@@ -272,6 +274,15 @@ class OtherProcess(BaseModel):
     compute: bool
 
 
+class Mps(BaseModel):
+    """NVIDIA's MPS on one GPU."""
+
+    state: str = Field(description="starting, running, failed or stopped")
+    reason: str | None = Field(description="why it failed; jobs then share by time slices")
+    server: int = Field(description="PID; 0 if it does not run")
+    deaths: int = Field(description="how often its processes died")
+
+
 class Gpu(BaseModel):
     """As in `stoker gpus --json`."""
 
@@ -281,6 +292,8 @@ class Gpu(BaseModel):
     uuid: str
     model: str | None
     slots: int
+    share: str = Field(description="how jobs that do not say it share it: mps or time")
+    mps: Mps | None = Field(description="null: this user does not use MPS there")
     state: str
     numa_node: int | None
     near_cpus: str = Field(description="the CPUs near it, as 0-15,32-47; empty with one NUMA node")

@@ -35,6 +35,7 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.BEGIN: str | float,
     kinds.SIGNAL: str,
     kinds.WAY: str,
+    kinds.SHARE: str,
     kinds.GPU_NAMES: list[str | int] | str,
     kinds.TAGS: list[str] | str,
     kinds.ENV: dict[str, str | int | float | bool],

@@ -346,6 +346,32 @@ def _connections(devices: tuple[Device, ...]) -> str:
     return words + (f"; {linked} connected by NVLink" if linked else "")
 
 
+def _mps(settings: Settings, devices: tuple[Device, ...]) -> Iterator[Finding]:
+    """NVIDIA's MPS, on the GPUs where it is set up or was used."""
+    if settings.devices:
+        return
+    from stoker.client.gpu_views import load_mps_view
+    from stoker.store.device_settings import device_shares
+
+    try:
+        db = open_database(settings.state_dir, timeout=1.0)
+    except Error:
+        return
+    try:
+        shares = device_shares(db)
+    finally:
+        db.close()
+    for device in devices:
+        device = device._replace(share=shares.get(device.uuid, settings.gpu_share))
+        view = load_mps_view(device, [])
+        if view is not None and (view.reason is not None or view.state != "stopped"):
+            words = f"GPU {device.visible}: {view.words()}"
+            if view.reason is None:
+                yield Finding("ok", words)
+            else:
+                yield Finding("warn", words, "see the section about MPS in docs/gpus.md")
+
+
 def _devices(settings: Settings) -> Iterator[Finding]:
     if not settings.devices and has_driver():
         sample = sample_once()
@@ -360,6 +386,7 @@ def _devices(settings: Settings) -> Iterator[Finding]:
     if devices:
         names = ", ".join(sorted({device.model or "GPU" for device in devices}))
         yield Finding("ok", f"{plural(len(devices), 'GPU')}: {names}{_connections(devices)}")
+        yield from _mps(settings, devices)
     else:
         yield Finding("ok", f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
                       "STOKER_DEVICES=4 simulates four GPUs")  # fmt: skip

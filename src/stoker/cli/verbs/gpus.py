@@ -12,6 +12,7 @@ from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Device
 from stoker.core.policy.eligible import is_named
+from stoker.core.policy.share_mode import MPS, TIME
 from stoker.errors import NotFound, UsageError
 from stoker.store import backends
 from stoker.store.backends import BackendRow
@@ -21,11 +22,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_ACTIONS = ("drain", "restore", "slots")
+_ACTIONS = ("drain", "restore", "slots", "share")
 
 VERB = Verb(
     "gpus",
-    "gpus [--history TIME | drain|restore GPU... | slots N GPU...]",
+    "gpus [--history TIME | drain|restore GPU... | slots N GPU... | share mps|time GPU...]",
     "Show GPUs with their jobs, other processes and leases, or change how they are used.",
     (
         Option("--on", "only this backend; local is this host", "NAME"),
@@ -44,6 +45,7 @@ VERB = Verb(
         ("stoker gpus drain 3", "running jobs finish, and no more jobs start on it"),
         ("stoker gpus restore 3", "use it again after a drain or a GPU error"),
         ("stoker gpus slots 2 0 1", "two jobs without --gpu-mem share each of GPU 0 and 1"),
+        ("stoker gpus share mps 0", "jobs share GPU 0 under NVIDIA's MPS; time: by time slices"),
     ),
     words="actions",
 )
@@ -183,22 +185,37 @@ def _change(queue: Queue, parsed: Parsed) -> int:
         slots = count(words.pop(0))
         if not 1 <= slots <= 64:
             raise UsageError(f"the number of slots must be 1 to 64, not {slots}")
+    share = _share(words) if action == "share" else None
     devices = _named(queue, words)
     for device in devices:
         if action == "drain":
             queue.change_device_settings(device.uuid, drained=1)
         elif action == "restore":
             queue.change_device_settings(device.uuid, drained=0, quarantine=None)
-        else:
+        elif action == "slots":
             queue.change_device_settings(device.uuid, slots=slots)
+        else:
+            queue.change_device_settings(device.uuid, share=share)
     them = "it" if len(devices) == 1 else "them"
     done = {"drain": "drained: running jobs finish, no more jobs start",
             "restore": f"restored: jobs can start on {them}",
+            "share": "shared by time slices" if share == TIME else "shared under MPS",
             "slots": f"set to {plural(slots or 0, 'slot')}"}[action]  # fmt: skip
     names = ", ".join(device.visible for device in devices)
     report_change(as_json(changed=[device.uuid for device in devices]) if parsed["json"] else
                   f"{plural_word(len(devices), 'GPU')} {names} {done}")  # fmt: skip
     return 0
+
+
+def _share(words: list[str]) -> str:
+    """Remove the way to share GPUs from the words of the command."""
+    given = [word for word in words if word.lower() in (MPS, TIME)]
+    if len(given) != 1:
+        raise UsageError(
+            "`stoker gpus share` needs one of mps and time", "example: stoker gpus share mps 0"
+        )
+    words.remove(given[0])
+    return given[0].lower()
 
 
 def _named(queue: Queue, words: list[str]) -> list[Device]:

@@ -15,6 +15,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.formats.sizes import format_size
 from stoker.core.formats.terminal import printable
 from stoker.core.policy.explain import needs
+from stoker.core.policy.share_mode import MPS
 from stoker.core.profiles.estimates import Estimate
 from stoker.core.profiles.gpu_memory import budget
 from stoker.core.profiles.sharing_advice import sharing_advice
@@ -160,7 +161,8 @@ def _gpus(row: JobRow) -> str:
     words = needs(row.request, is_reserved=True)
     if words == plural(row.gpus, "GPU"):
         words = str(row.gpus)
-    return words + (f" (GPU {devices})" if devices else "")
+    mps = " under MPS" if row.share == MPS and devices else ""
+    return words + (f" (GPU {devices}{mps})" if devices else "")
 
 
 def _used_of_gpu(row: JobRow) -> str:

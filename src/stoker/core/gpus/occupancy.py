@@ -30,6 +30,7 @@ class Occupancy(Record):
     ours: dict[int, int]
     other_processes: tuple[OtherProcess, ...]
     other_bytes: int  # bytes that attempts of this queue do not use
+    server_bytes: int = 0  # of these, those of our MPS servers
 
     @property
     def has_other_processes(self) -> bool:
@@ -50,6 +51,13 @@ class Occupancy(Record):
         """Whether memory is used by processes that the driver does not list."""
         return any(not process.pid for process in self.other_processes)
 
+    def other_user(self, own: str) -> str | None:
+        """Another user than `own` who computes here; None if there is none."""
+        for process in self.other_processes:
+            if process.compute and process.user != own:
+                return "a hidden process" if process.user == "?" else process.user
+        return None
+
     @property
     def users(self) -> tuple[str, ...]:
         """The users of the other processes, in order; without those that are unknown."""
@@ -69,21 +77,25 @@ def occupancy_of(
     attempts: Mapping[int, int],
     users: Mapping[int, str],
     leased: Collection[int] = (),
+    servers: Collection[int] = (),
 ) -> Occupancy:
     """Assign the processes of a GPU to their owners.
 
     `attempts` maps PIDs to attempts of this queue, `users` maps other PIDs to user names, and
-    `leased` holds the PIDs of other jobs with a lease.
+    `leased` holds the PIDs of other jobs with a lease, `servers` those of our MPS servers: their
+    memory counts as used, but they are not other processes.
     """
     ours: dict[int, int] = {}
     others = []
-    listed = 0
+    listed = server_bytes = 0
     for process in gpu.processes:
         memory = process.memory or 0
         listed += memory
         attempt = attempts.get(process.pid)
         if attempt is not None:
             ours[attempt] = ours.get(attempt, 0) + memory
+        elif process.pid in servers:
+            server_bytes += memory
         else:
             user = users.get(process.pid, "?")
             is_leased = process.pid in leased
@@ -91,7 +103,8 @@ def occupancy_of(
     hidden = gpu.used - listed
     if hidden > _UNLISTED_TOLERANCE and not any(p.memory is None for p in gpu.processes):
         others.append(OtherProcess(0, hidden, "?", True))
-    return Occupancy(ours, tuple(others), max(0, gpu.used - sum(ours.values())))
+    other_bytes = max(0, gpu.used - sum(ours.values()))
+    return Occupancy(ours, tuple(others), other_bytes, server_bytes)
 
 
 def device_state(
@@ -109,6 +122,7 @@ def device_state(
         closed_reason=closed_reason,
         note=occupancy.note,
         other_users=occupancy.users,
+        mps_bytes=occupancy.server_bytes,
     )
 
 

@@ -73,6 +73,13 @@ _CLEAR_PATTERNS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("disk_full", ("no space left on device",)),
     ("disk_full", ("disk quota exceeded",)),
     ("disk_full", ("database or disk is full",)),
+    # Texts and names of the errors 805 to 810 of CUDA.
+    ("mps_failed", ("cuda_error_mps_",)),
+    ("mps_failed", ("cudaerrormps",)),
+    ("mps_failed", ("mps client failed to connect to the mps",)),
+    ("mps_failed", ("remote procedural call between the mps server and the mps client",)),
+    ("mps_failed", ("mps server is not ready to accept",)),
+    ("mps_failed", ("mps client has been terminated by the server",)),
     ("gpu_error", ("illegal memory access",)),
     ("gpu_error", ("cuda_error_illegal_address",)),
     ("gpu_error", ("uncorrectable ecc",)),

@@ -13,6 +13,9 @@ BACKOFF_CAP_SECONDS = 300.0
 # How often a job is started again after it ran out of GPU memory (`--on-oom`).
 OOM_CAP = 3
 
+# How often a job is started again at least, after the MPS server of its GPU failed.
+MPS_CAP = 3
+
 # EX_TEMPFAIL: a job that saved its work exits with this code to be started again. It counts only
 # for restartable jobs and after `stoker.requeue()`; other programs may use it for something else.
 REQUEUE_CODE = 75
@@ -87,6 +90,8 @@ def judge(
             return Verdict("lose", cause, None, None)
     if cause == "gpu_oom" and on_oom is not None:
         is_retried = on_oom != "fail" and attempts <= OOM_CAP and not outcome.exceeds_gpus
+    elif cause == "mps_failed":  # not a fault of the job
+        is_retried = attempts <= max(retries, MPS_CAP)
     else:
         is_retried = cause not in _NOT_RETRIED and attempts <= retries
     if is_retried:

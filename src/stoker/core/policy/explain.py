@@ -35,6 +35,7 @@ from stoker.core.policy.host_room import HostRoom
 from stoker.core.policy.host_share import CORES, CPU_SLOTS, MEMORY, MILLI
 from stoker.core.policy.host_words import amount_words, declared_words, free_words
 from stoker.core.policy.placement import amount_of, likely_end_of_running
+from stoker.core.policy.share_mode import MPS, TIME
 from stoker.core.record import Record
 
 _OPEN = DeviceState()
@@ -139,6 +140,8 @@ def needs(request: Request, *, is_reserved: bool = False) -> str:
         words += " (no memory estimate yet)"
     if request.exclusive:
         words += ", whole"
+    if request.share:
+        words += ", shared by time slices" if request.share == TIME else ", shared with MPS"
     if request.model is not None:
         words += f", {request.model}"
     if request.min_memory is not None:
@@ -242,6 +245,7 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
             continue
         state = (snapshot.states or {}).get(device.number, _OPEN)
         jobs, next_jobs = running.get(device.number, []), starting.get(device.number, [])
+        is_open = state._replace(mps_problem=None) == _OPEN
         words = []
         if state.closed_reason is not None:
             words.append(
@@ -261,9 +265,12 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
         room = pool.rooms[device.number]
         if request.profile and pool.gains_nothing(request, room):
             words.append("would not do more work with another job of this kind")
+        conflict = room.conflict(room.mode_of(request))
+        if conflict is not None:
+            words.append(conflict)
         if request.memory is not None and 0 < room.free < amount_of(request, device):
             words.append(f"has {format_size(room.free)} free")
-        elif len(jobs) + len(next_jobs) < device.slots and state == _OPEN:
+        elif conflict is None and len(jobs) + len(next_jobs) < device.slots and is_open:
             words.append("has room" if words else "is free")
         sentences.append(f"GPU {device.visible} {' and '.join(words) or 'is free'}")
     return sentences
@@ -312,6 +319,11 @@ def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Reques
         if request.memory is None or most < request.memory:
             smaller = request._replace(memory=most, exclusive=False, is_auto=False)
             yield f"--gpu-mem {most >> 30}G", smaller
+    modes = {room.mode_of(request) for room in pool.rooms.values()}
+    if MPS in modes:
+        yield "--share time", request._replace(share=TIME)
+    elif request.gpus == 1 and any(room.mode == MPS for room in pool.rooms.values()):
+        yield "--share mps", request._replace(share=MPS)
     if request.ids:
         yield "removing --gpu-ids", request._replace(ids=())
     if request.model is not None:

@@ -9,6 +9,7 @@ from stoker.core.model import RunningJob, Snapshot
 from stoker.core.policy.decide import decide, limit_waiting_jobs
 from stoker.core.policy.placement import likely_end_of_running
 from stoker.core.policy.preemption import SOON_SECONDS, Preemption, plan_preemptions
+from stoker.core.policy.share_mode import share_of_start
 
 _STEPS = 200
 _SOON_SECONDS = 1.0
@@ -40,7 +41,7 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
     waiting = {job.id: job for job in snapshot.waiting}
     last = {job.request_group: job.id for job in snapshot.waiting if job.request_group in cut}
     next_attempt = max(running, default=0) + 1
-    now = snapshot.now
+    now, states = snapshot.now, snapshot.states or {}
     for _ in range(_STEPS):
         later = snapshot._replace(
             now=now, running=tuple(running.values()), waiting=tuple(waiting.values())
@@ -62,6 +63,7 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
                 ends_by=ends_by,
                 fair_share_group=job.fair_share_group,
                 profile=job.profile,
+                share=share_of_start(job.request, start.devices, snapshot.devices, states),
             )
             running[next_attempt] = new
             end = likely_end_of_running(new, now, snapshot.estimates)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from stoker.core.gpus.measured_group import MAX_MEMBERS
 from stoker.core.model import Device, DeviceState, Request, RunningJob
 from stoker.core.policy.eligible import is_eligible, is_named
+from stoker.core.policy.share_mode import MPS, TIME, conflict_words, mode_of
 from stoker.core.policy.topology import Topology, topology_of
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 from stoker.core.profiles.shared_speed import gains, most_together
@@ -26,11 +27,12 @@ class DeviceRoom:
 
     __slots__ = (
         "closes_briefly", "device", "free", "has_other_processes", "is_closed", "is_saturated",
-        "is_vacated", "jobs", "measured", "of_profile", "takes_followers", "total",
+        "is_vacated", "jobs", "measured", "mode", "of_profile", "state", "takes_followers", "total",
     )  # fmt: skip
 
     def __init__(self, device: Device, state: DeviceState) -> None:
         self.device = device
+        self.state = state
         self.total = capacity(device)
         self.free = max(0, self.total - state.unreserved_bytes) if device.memory else self.total
         self.has_other_processes = state.has_other_processes
@@ -42,6 +44,7 @@ class DeviceRoom:
         self.measured: dict[int, int] = {}  # jobs without an estimate yet, by profile
         self.of_profile: dict[int, int] = {}  # jobs with `auto`, by profile
         self.is_saturated = state.is_saturated
+        self.mode: str | None = None  # how its jobs share it; None without jobs
 
     def takes_follower(self, request: Request) -> bool:
         """Whether the job may start beside one of its profile whose memory is being measured."""
@@ -63,14 +66,14 @@ class DeviceRoom:
             return 0
         return amount_of(request, self.device)
 
-    def add(self, request: Request, end: float, since: float) -> int:
+    def add(self, request: Request, end: float, since: float, mode: str = TIME) -> int:
         """Place a job; returns the amount that it takes."""
         amount = self.amount_of(request)
         if is_measured(request):
             self.measured[request.profile] = self.measured.get(request.profile, 0) + 1
         if request.profile:
             self.of_profile[request.profile] = self.of_profile.get(request.profile, 0) + 1
-        self.take(amount, end, since)
+        self.take(amount, end, since, mode)
         return amount
 
     def fits(self, amount: int) -> bool:
@@ -80,9 +83,18 @@ class DeviceRoom:
             return not self.jobs and not self.has_other_processes
         return amount <= self.free
 
-    def take(self, amount: int, end: float, since: float) -> None:
+    def take(self, amount: int, end: float, since: float, mode: str = TIME) -> None:
+        self.mode = mode
         self.free -= amount
         self.jobs.append((end, since, amount))
+
+    def mode_of(self, request: Request) -> str:
+        """How a job with this request would share the device."""
+        return mode_of(request, self.device, self.state)
+
+    def conflict(self, mode: str) -> str | None:
+        """Why a job of this mode cannot start beside those on the device; None if it can."""
+        return conflict_words(mode, self.mode, self.state.other_user)
 
     def could_fit(self, amount: int) -> bool:
         """Whether `amount` would fit without running jobs; if not, a reservation is useless."""
@@ -156,13 +168,14 @@ class DevicePool:
         self._possible: dict[Request, bool] = {}
         # By reserved device: the amount left for jobs that end after the reservation is due.
         self._kept: dict[int, int] = {}
+        self._kept_modes: dict[int, str] = {}  # how the job of the reservation shares them
         self._kept_until: float | None = None
         for job in running:
             for number in job.devices:
                 room = self.rooms.get(number)
                 if room is not None:
                     end = likely_end_of_running(job, now, estimates)
-                    room.add(job.request, end, job.started)
+                    room.add(job.request, end, job.started, job.share or TIME)
                     room.is_vacated = room.is_vacated or job.gives_way
 
     def is_possible(self, request: Request) -> bool:
@@ -200,16 +213,21 @@ class DevicePool:
             if room.free <= 0 and not follows:
                 continue
             amount = amount_of(request, room.device)
+            mode = room.mode_of(request)
+            if mode == MPS and room.state.mps_starts and is_eligible(request, room.device):
+                return None  # in a moment; do not start MPS on another device meanwhile
             if (
                 (follows or room.fits(amount))
                 and not (request.preemptible and room.has_other_processes)
-                and (number not in kept or amount <= kept[number])
+                and room.conflict(mode) is None
+                and (number not in kept or self._leaves_kept(number, amount, mode))
                 and number not in avoided
                 and is_eligible(request, room.device)
             ):
                 is_other = bool(request.prefer) and not is_named(room.device, request.prefer)
+                free = room.free + room.state.mps_bytes  # a GPU with an idle MPS server is as good
                 # Followers are spread, and join others only if no device has free room.
-                used = room.measured[request.profile] if follows else -room.free / room.total
+                used = room.measured[request.profile] if follows else -free / room.total
                 found.append((is_other, used, place, number))
         if len(found) < request.gpus:
             return None
@@ -228,6 +246,10 @@ class DevicePool:
             return not gains(speeds)
         limit = most_together(speeds) if count else None
         return limit is not None and count >= limit
+
+    def _leaves_kept(self, number: int, amount: int, mode: str) -> bool:
+        """Whether a job that still runs when the reservation is due leaves what is reserved."""
+        return amount <= self._kept[number] and mode == self._kept_modes[number]
 
     def _best_connected(
         self, found: list[tuple[bool, float, int, int]], count: int, topology: Topology
@@ -260,7 +282,8 @@ class DevicePool:
         """Place a job that ends by `end` at the latest and likely at `likely`."""
         stays = self._stays(end)
         for number in devices:
-            amount = self.rooms[number].add(request, likely, self.now)
+            room = self.rooms[number]
+            amount = room.add(request, likely, self.now, room.mode_of(request))
             if stays and number in self._kept:
                 self._kept[number] -= amount
 
@@ -291,10 +314,14 @@ class DevicePool:
         times = []
         avoided = self._avoided(request)
         for number, room in self.rooms.items():
-            amount = amount_of(request, room.device)
+            amount, mode = amount_of(request, room.device), room.mode_of(request)
             is_candidate = number not in avoided and is_eligible(request, room.device)
             if request.profile and self.gains_nothing(request, room):
                 continue  # it has room, and waits for a job of its profile to end
+            if mode == MPS and room.state.other_user is not None:
+                continue
+            if room.conflict(mode) is not None:
+                amount = room.total  # all jobs of the other mode have to end
             if is_candidate and room.could_fit(amount):
                 times.append((*room.fits_at(amount, self.now), number))
         if len(times) < request.gpus:
@@ -311,6 +338,7 @@ class DevicePool:
             if known:
                 free += sum(taken for end, _, taken in room.jobs if max(end, self.now) <= at)
             self._kept[number] = max(0, free - amount)
+            self._kept_modes[number] = room.mode_of(request)
         return tuple(number for _, _, number in times), self._kept_until
 
 

@@ -25,7 +25,13 @@ def find_gpus(settings: Settings, tag_base: int) -> Gpus:
     if settings.devices:
         return FixedGpus(simulated(settings.devices))
     if has_driver():
-        return MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid)
+        return MonitoredGpus(
+            tag_base,
+            settings.leases,
+            settings.gpus_by_uuid,
+            share=settings.gpu_share,
+            mps_idle=settings.mps_idle,
+        )
     return FixedGpus(())
 
 
@@ -40,6 +46,7 @@ class DriverMonitor:
         self._read_file_at = 0.0
         self._request_at: float | None = None
         self._reported: str | None = None  # the problem that was logged last
+        self._reported_mps: dict[str, str] = {}  # by GPU
         self.newest: Sample | None = None
 
     def descriptors(self) -> set[int]:
@@ -56,6 +63,8 @@ class DriverMonitor:
         if self._nvml is None or not isinstance(self._gpus, ChangingGpus):
             return set()
         pids = {self._nvml.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
+        if self._gpus.mps is not None:
+            pids |= self._gpus.mps.pids()
         return {pid for pid in pids if pid is not None}
 
     def next_deadline(self) -> float | None:
@@ -64,6 +73,8 @@ class DriverMonitor:
         times = [self._nvml.next_deadline(), self._request_at]
         if self._gpu_file is not None and self._gpus.devices:
             times.append(self._read_file_at)
+        if isinstance(self._gpus, ChangingGpus) and self._gpus.mps is not None:
+            times.append(self._gpus.mps.next_deadline())
         return min((at for at in times if at is not None), default=None)
 
     def observe(self, loop: Loop, listener: EventListener, now: float) -> None:
@@ -90,8 +101,9 @@ class DriverMonitor:
         if problem is not None and problem != self._reported:
             listener.message(problem)
         self._reported = problem
-        if gpus.take_waited_lease():
+        if gpus.take_waited_lease() or gpus.poll_mps(now):
             loop.devices_changed()
+        self._report_mps(gpus, listener)
         self._nvml.set_active(bool(loop.running) or loop.has_waiting)
         again = gpus.next_poll(now)
         if again is None:
@@ -99,6 +111,22 @@ class DriverMonitor:
         elif self._request_at is None or now >= self._request_at:
             self._nvml.ask(with_utilization=gpus.is_measuring)
             self._request_at = again
+
+    def _report_mps(self, gpus: ChangingGpus, listener: EventListener) -> None:
+        """Report once on which GPUs MPS does not work."""
+        if gpus.mps is None:
+            return
+        problems = {
+            device.visible: why
+            for device in gpus.devices
+            if (why := gpus.mps.problem(device.uuid)) is not None
+        }
+        if problems != self._reported_mps:
+            for gpu, why in problems.items():
+                if self._reported_mps.get(gpu) != why:
+                    listener.message(f"MPS is not used on GPU {gpu}, which jobs share by time"
+                                     f" slices: {why}")  # fmt: skip
+            self._reported_mps = problems
 
     def _read_file(self, path: str, gpus: ChangingGpus, listener: EventListener) -> bool:
         """Apply the GPU file; False if it has not changed or is not valid."""

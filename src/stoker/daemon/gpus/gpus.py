@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from stoker.core.gpus.sample import Sample
-from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.core.model import Device, DeviceState, Outcome, Request, RunningJob
 from stoker.core.policy.preemption import OutsideDemand
 from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.devices.leases.lease import Lease, Waiter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.daemon.mps.mps_servers import MpsServers, MpsSession
 
 
 class Gpus:
@@ -47,6 +51,24 @@ class Gpus:
         """Lease devices host-wide; None if another process holds one of them."""
         return Lease([])
 
+    def join_mps(self, request: Request, devices: tuple[int, ...]) -> MpsSession | None:
+        """Let a job use MPS; None if MPS is not ready, which the states of the devices then say."""
+        return None
+
+    def leave_mps(self, devices: tuple[int, ...]) -> None:
+        """A job without MPS starts on these devices."""
+
+    def why_no_mps(self, device: int) -> str:
+        """Why jobs cannot use MPS on a device where they should."""
+        return "the GPU is simulated"
+
+    def add_mps_cause(self, outcome: Outcome, devices: tuple[int, ...], started: float) -> Outcome:
+        """Add the cause to the outcome of a job under MPS that failed because its server died."""
+        return outcome
+
+    def apply_shares(self, shares: Mapping[str, str]) -> None:
+        """Apply the settings from the database: how jobs share a GPU, by UUID."""
+
     def drop_unused_waiter(self) -> None:
         """After a decision: stop waiting for a lease that no job needs any more."""
 
@@ -76,6 +98,7 @@ class ChangingGpus(Gpus):
     problem: str | None  # why the driver does not report GPUs
     lease_problem: str | None  # why the last lease failed
     waiter: Waiter | None  # waits for the lease of a GPU that another process holds
+    mps: MpsServers | None  # None while no job uses MPS
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Apply a sample; True if that may change a decision."""
@@ -100,6 +123,10 @@ class ChangingGpus(Gpus):
 
     def lost(self) -> set[int]:
         """Devices that the driver has lost; jobs on them cannot continue."""
+        raise NotImplementedError
+
+    def poll_mps(self, now: float) -> bool:
+        """Look after MPS; True if that may change a decision."""
         raise NotImplementedError
 
     def use_only(self, names: dict[str, int] | None) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Mapping
 
 from stoker.core.gpus.occupancy import Occupancy, device_state, occupancy_of
 from stoker.core.gpus.sample import GpuSample, Sample
-from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.core.model import Device, DeviceState, Outcome, Request, RunningJob
 from stoker.core.policy.eligible import is_named
 from stoker.core.policy.placement import amount_of, capacity
 from stoker.core.policy.preemption import OutsideDemand
+from stoker.core.policy.share_mode import MPS
 from stoker.core.record import Record
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
 from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
@@ -24,12 +25,17 @@ from stoker.daemon.gpus.group_leases import GroupLeases
 from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.daemon.gpus.memory_watch import POLL_SECONDS, MemoryWatch
 from stoker.daemon.gpus.outside_demands import OutsideDemands
-from stoker.daemon.gpus.process_owners import leased_on, owners
+from stoker.daemon.gpus.process_owners import leased_on, mps_servers, owners, user_name
+from stoker.daemon.mps.mps_folder import base_folder
 from stoker.devices.discovery import as_device
 from stoker.devices.leases.holders import DeviceClaim
 from stoker.devices.leases.lease import Lease, Waiter, first_waiters, holders, try_take
 from stoker.errors import Error
 from stoker.supervisor.kill_processes import kill_attempt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.daemon.mps.mps_servers import MpsServers, MpsSession
 
 # How long a job that ended may still occupy GPU memory; then its processes are killed.
 _CLEARING_SECONDS = 5.0
@@ -39,10 +45,12 @@ _FRESH_SECONDS = 1.0
 
 _CLEARING = "clearing"
 _CHECKING = "being checked"
+_MPS_STARTS = "waits for MPS to start"
+_BRIEF = (_CLEARING, _CHECKING, _MPS_STARTS)
 
 
 def _with_reason(state: DeviceState, why: str | None) -> DeviceState:
-    return state._replace(closed_reason=why, closes_briefly=why in (_CLEARING, _CHECKING))
+    return state._replace(closed_reason=why, closes_briefly=why in _BRIEF)
 
 
 class _EndedAttempt(Record):
@@ -57,11 +65,19 @@ class MonitoredGpus(ChangingGpus):
     """The GPUs that the driver reports."""
 
     def __init__(
-        self, tag_base: int, use_leases: bool, by_uuid: bool, inherited_uuids: Iterable[str] = ()
+        self,
+        tag_base: int,
+        use_leases: bool,
+        by_uuid: bool,
+        inherited_uuids: Iterable[str] = (),
+        *,
+        share: str = "",
+        mps_idle: float = 30.0,
     ) -> None:
         super().__init__(())
         # GPUs that an enclosing job has leased already.
         self._inherited_uuids = frozenset(inherited_uuids)
+        self._user = user_name(os.getuid())
         self._tag_base = tag_base
         self._use_leases = use_leases
         self._by_uuid = by_uuid
@@ -90,6 +106,13 @@ class MonitoredGpus(ChangingGpus):
         self._memory = MemoryWatch(self._group_leases)
         self._memory_actions: list[MemoryAction] = []
         self._demands = OutsideDemands(use_leases)
+        self.mps: MpsServers | None = None
+        self._mps_idle = mps_idle
+        if os.path.isdir(base_folder()):  # an earlier daemon may have left MPS to this one
+            self._use_mps()
+        self._share = share  # of GPUs without a setting of their own
+        self._shares: dict[str, str] = {}  # by UUID
+        self._other_holders: dict[int, str] = {}  # device: another user who holds a lease
 
     # -- samples and settings ------------------------------------------------------------------
 
@@ -97,6 +120,7 @@ class MonitoredGpus(ChangingGpus):
         """Apply a sample; True if that may change a decision."""
         before = (self.devices, self.states)
         self._lease_refusals.clear()  # try again: another process may have released its lease
+        self._other_holders.clear()
         self._has_new_sample = True
         self._seen_at, self._needs_sample = sample.at, False
         if self._waited_lease is not None and sample.at > self._waited_lease_until:
@@ -111,10 +135,12 @@ class MonitoredGpus(ChangingGpus):
             # The driver may still list a process that is dead; earlier samples know its attempt.
             known = self._meters.attempts()
             attempts, users = owners(gpus, self._tag_base, known)
+            servers = mps_servers(users)
             self._memory.begin_sample(live)
             for gpu, device in zip(gpus, self.devices, strict=True):
                 leased = leased_on(gpu, users, os.getpid()) if self._use_leases else set()
-                occupancy = self._occupancy[gpu.number] = occupancy_of(gpu, attempts, users, leased)
+                occupancy = occupancy_of(gpu, attempts, users, leased, servers)
+                self._occupancy[gpu.number] = occupancy
                 self._clear(gpu, occupancy, sample.at)
                 self._check_health(gpu)
                 self._meters.add_sample(gpu, occupancy, live, sample.at)
@@ -178,7 +204,7 @@ class MonitoredGpus(ChangingGpus):
         """Apply changed settings at once, without waiting for the next sample."""
         self.devices = tuple(self._device(self._samples[device.number]) for device in self.devices)
         self.states = {
-            device.number: _with_reason(self.states[device.number], self._closed_reason(device))
+            device.number: self._complete(self.states[device.number], device)
             for device in self.devices
         }
 
@@ -235,15 +261,25 @@ class MonitoredGpus(ChangingGpus):
 
     def _find_states(self, live: Mapping[int, RunningJob]) -> None:
         self.states = {
-            device.number: _with_reason(
-                device_state(device, self._occupancy[device.number], live.values(), None),
-                self._closed_reason(device),
+            device.number: self._complete(
+                device_state(device, self._occupancy[device.number], live.values(), None), device
             )._replace(
                 takes_followers=self._memory.takes_followers(device.number, live),
                 is_saturated=self._memory.is_saturated(device.number),
             )
             for device in self.devices
         }
+
+    def _complete(self, state: DeviceState, device: Device) -> DeviceState:
+        """The state with why the device is closed, and whether jobs can use MPS on it."""
+        occupancy = self._occupancy[device.number]
+        other = self._other_holders.get(device.number) or occupancy.other_user(self._user)
+        state = _with_reason(state, self._closed_reason(device))._replace(other_user=other)
+        if self.mps is None:
+            return state
+        return state._replace(
+            mps_problem=self.mps.problem(device.uuid), mps_starts=self.mps.is_starting(device.uuid)
+        )
 
     def _closed_reason(self, device: Device) -> str | None:
         drained, _, quarantine = self._settings.get(device.uuid, (False, None, None))
@@ -259,11 +295,14 @@ class MonitoredGpus(ChangingGpus):
             return NOT_NAMED
         if self._clearing.get(device.number):
             return _CLEARING
+        if self.mps is not None and self.mps.is_starting(device.uuid):
+            return _MPS_STARTS
         return self._lease_refusals.get(device.number)
 
     def _device(self, gpu: GpuSample) -> Device:
         _, slots, _ = self._settings.get(gpu.uuid, (False, None, None))
         device = as_device(gpu, slots or 1, self._by_uuid)
+        device = device._replace(share=self._shares.get(gpu.uuid, self._share))
         if self._gpu_file_slots is not None:
             for name, count in self._gpu_file_slots.items():
                 if is_named(device, (name,)):
@@ -286,6 +325,68 @@ class MonitoredGpus(ChangingGpus):
 
     def all_resumed(self) -> None:
         self._memory.resumed()
+
+    # -- MPS -----------------------------------------------------------------------------------
+
+    def apply_shares(self, shares: Mapping[str, str]) -> None:
+        if shares != self._shares:
+            for uuid in self._shares.keys() | shares.keys():
+                if self.mps is not None and shares.get(uuid, self._share) != MPS:
+                    self.mps.leave(uuid)
+            self._shares = dict(shares)
+            self._apply_changes()
+
+    def join_mps(self, request: Request, devices: tuple[int, ...]) -> MpsSession | None:
+        mps = self._use_mps()
+        (device,) = self._devices(devices)
+        other = self._other_holder(device) if self._use_leases else None
+        session = None
+        if other is not None:
+            self._other_holders[device.number] = other
+        else:
+            session = mps.join(device.uuid, request)
+        if session is None:
+            self._apply_changes()
+        return session
+
+    def _use_mps(self) -> MpsServers:
+        if self.mps is None:
+            from stoker.daemon.mps.mps_servers import MpsServers
+
+            self.mps = MpsServers(self._mps_idle)
+        return self.mps
+
+    def _other_holder(self, device: Device) -> str | None:
+        """Another user who holds a lease of the device; None if there is none."""
+        try:
+            held = holders([(device.uuid, device.pci, device.slice_of is not None)])
+        except Error:
+            return None
+        own = os.getuid()
+        return next((user_name(one.uid) for one in held if one.uid != own), None)
+
+    def leave_mps(self, devices: tuple[int, ...]) -> None:
+        if self.mps is not None:
+            for device in self._devices(devices):
+                self.mps.leave(device.uuid)
+
+    def why_no_mps(self, device: int) -> str:
+        return self.states[device].mps_problem or "it does not work on this GPU"
+
+    def add_mps_cause(self, outcome: Outcome, devices: tuple[int, ...], started: float) -> Outcome:
+        from stoker.daemon.mps.mps_folder import death_since
+
+        for device in self._devices(devices):
+            death = death_since(device.uuid, started)
+            if death is not None:
+                return outcome._replace(reason="mps_failed", detail=death)
+        return outcome
+
+    def poll_mps(self, now: float) -> bool:
+        if self.mps is None or not self.mps.poll(now):
+            return False
+        self._apply_changes()
+        return True
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -432,6 +533,8 @@ class MonitoredGpus(ChangingGpus):
             self.waiter.cancel()
         self._release_waited_lease()
         self._group_leases.close()
+        if self.mps is not None:
+            self.mps.close()
 
 
 # Application faults and notices; the hardware is fine (NVIDIA's catalog of Xid errors).

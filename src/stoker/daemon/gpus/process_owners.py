@@ -9,6 +9,10 @@ from stoker.core.gpus.sample import GpuSample
 from stoker.devices.leases.lease import holders
 from stoker.errors import Error
 from stoker.supervisor.job_processes import owner_of
+from stoker.supervisor.process_table import name_of
+
+# Of the control daemon and the server of MPS: the kernel cuts process names to 15 bytes.
+_MPS_NAME = "nvidia-cuda-mps"
 
 
 def owners(
@@ -53,6 +57,22 @@ def _has_job_tag(pid: int) -> bool:
             line = next(line for line in file if line.startswith(b"Max file locks"))
             return line.split()[3].isdigit() and int(line.split()[3]) >= 1 << 32
     except (OSError, StopIteration):
+        return False
+
+
+def mps_servers(users: Mapping[int, str]) -> set[int]:
+    """PIDs of the MPS servers of this user among other processes on GPUs.
+
+    They belong to Stoker, or to clients that are listed themselves.
+    """
+    return {pid for pid in users if is_own_mps_process(pid)}
+
+
+def is_own_mps_process(pid: int) -> bool:
+    """Whether a process is a control daemon or a server of MPS, of this user."""
+    try:
+        return name_of(pid) == _MPS_NAME and os.stat(f"/proc/{pid}").st_uid == os.getuid()
+    except OSError:
         return False
 
 
