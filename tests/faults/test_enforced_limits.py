@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.job_cgroups import limit_parent
 from stoker.supervisor.limit_cgroups import find_problem
 from tests.lab import Lab, wait_until
 
@@ -131,14 +130,38 @@ def test_invalid_value_of_limits_is_refused(lab: Lab) -> None:
     assert "STOKER_LIMITS has the invalid value `maybe`" in done.stderr
 
 
-@pytest.mark.skipif(
-    find_problem(limit_parent()) is not None,
-    reason="this user cannot limit processes (needs a delegated cgroup v2 with memory and cpu)",
-)
-def test_kernel_kills_a_job_that_exceeds_its_memory(new_lab: Callable[..., Lab]) -> None:
-    lab = new_lab(STOKER_LIMITS="enforce")
+def test_cgroup_with_other_processes_is_not_used(limited: Lab, cgroup: Path) -> None:
+    """They would have to move: only leaves of a tree with controllers may have processes."""
+    (cgroup / "cgroup.type").write_text("domain\n")
+    (cgroup / "cgroup.procs").write_text("1\n")
+    said = limited.run("doctor").stdout
+    assert f"the cgroup `{cgroup}` has processes that are not Stoker's, e.g. 1" in said
+    assert limited.wait(limited.submit("--cpus", "1", "true")) == 0
+    assert not list(cgroup.glob("stoker-*.limits/*"))
+
+
+@pytest.fixture
+def real_cgroup() -> Iterator[Path]:
+    """A new cgroup below the root, for root on a host with version 2 only."""
+    path = Path("/sys/fs/cgroup") / f"stoker-test-{os.getpid()}"
+    if find_problem(str(path.parent)) is not None:
+        pytest.skip("this user cannot limit processes (needs root and cgroups of version 2)")
+    path.mkdir()
+    yield path
+    for folder in sorted((one for one in path.rglob("*") if one.is_dir()), reverse=True):
+        folder.rmdir()
+    path.rmdir()
+
+
+def test_kernel_limits_memory_and_cores(new_lab: Callable[..., Lab], real_cgroup: Path) -> None:
+    lab = new_lab(STOKER_LIMITS="enforce", STOKER_CGROUP=str(real_cgroup))
     grow = f"{sys.executable} -c 'x = bytearray(400 << 20)'"
     small, large = lab.submit("--mem", "600M", grow), lab.submit("--mem", "100M", grow)
     assert lab.wait(small) == 0
     assert lab.wait(large) != 0
     assert lab.job(large)["cause"] == "memory_limit"
+    enter = "until grep -q limits /proc/self/cgroup; do sleep 0.01; done; "
+    show = "cat /sys/fs/cgroup$(sed s/^0::// /proc/self/cgroup)/cpu.max"
+    job = lab.submit("--cpus", "2", enter + show)
+    assert lab.wait(job) == 0
+    assert lab.log(job) == "200000 100000\n"

@@ -2,8 +2,8 @@
 
 This needs a version 2 cgroup with the controllers `memory` and `cpu` that the user may write: the
 one that the setting `cgroup` names, or the parent's own, such as a delegated scope of systemd. A
-cgroup with processes cannot pass controllers on, so the processes of the parent's own cgroup move
-into a leaf of it first; only the root cgroup is exempt.
+cgroup with processes cannot pass controllers on, so the processes of Stoker in it move into a leaf
+first, and there must be no others; only the root cgroup is exempt.
 
 An attempt is moved into its cgroup right after its start. If its memory exceeds the limit, the
 kernel kills all processes in the cgroup and counts that in `memory.events`.
@@ -35,6 +35,11 @@ def find_problem(parent: str | None) -> str | None:
         return f"the cgroup `{parent}` lacks the controller `{missing[0]}`"
     if not os.access(parent, os.W_OK):
         return f"you may not create cgroups in `{parent}`"
+    if not _passes_on(parent) and not os.path.exists(os.path.join(parent, "cgroup.type")):
+        return None  # the root cgroup may have processes
+    others = [pid for pid in _processes(parent) if not _is_ours(pid)]
+    if others and not _passes_on(parent):
+        return f"the cgroup `{parent}` has processes that are not Stoker's, e.g. {others[0]}"
     return None
 
 
@@ -103,8 +108,7 @@ def _was_killed(path: str) -> bool:
 
 def _enable(path: str) -> bool:
     """Pass the controllers on to the children of a cgroup; False if processes are in it."""
-    enabled = (_read(path, "cgroup.subtree_control") or "").split()
-    if all(name in enabled for name in _CONTROLLERS):
+    if _passes_on(path):
         return True
     try:
         _write(path, "cgroup.subtree_control", " ".join(f"+{name}" for name in _CONTROLLERS))
@@ -113,11 +117,30 @@ def _enable(path: str) -> bool:
     return True
 
 
+def _passes_on(path: str) -> bool:
+    """Whether the children of a cgroup have the controllers."""
+    enabled = (_read(path, "cgroup.subtree_control") or "").split()
+    return all(name in enabled for name in _CONTROLLERS)
+
+
+def _processes(path: str) -> list[int]:
+    return [int(pid) for pid in (_read(path, "cgroup.procs") or "").split()]
+
+
+def _is_ours(pid: int) -> bool:
+    """Whether a process is Stoker's, or has exited."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"stoker" in file.read(4096)
+    except OSError:
+        return True
+
+
 def _move_processes(source: str, target: str) -> None:
     os.makedirs(target, exist_ok=True)
-    for pid in (_read(source, "cgroup.procs") or "").split():
+    for pid in filter(_is_ours, _processes(source)):
         try:
-            _write(target, "cgroup.procs", pid)
+            _write(target, "cgroup.procs", str(pid))
         except OSError:
             continue  # it has exited, or belongs to another user
 
