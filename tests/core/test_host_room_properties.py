@@ -33,7 +33,8 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     requests = draw(st.lists(REQUESTS, min_size=1, max_size=4))
     waiting = tuple(
         WaitingJob(id, draw(st.integers(0, 1)), draw(st.sampled_from(requests)), draw(LIMITS),
-                   since=-float(draw(st.integers(0, 100))), request_group=0)
+                   since=-float(draw(st.integers(0, 100))), request_group=0,
+                   kept=draw(st.sampled_from(((), (), (0,), (0, 1)))) if devices else ())
         for id in range(1, 1 + draw(st.integers(0, 14)))
     )  # fmt: skip
     snapshot = Snapshot(0.0, devices, draw(st.integers(0, 6)), (), waiting, resources=RESOURCES)

@@ -196,8 +196,10 @@ def place_jobs(
         if not request.gpus:
             wants_cpu = True
             for other in skipped:  # a job without GPUs must not take the host room that they need
-                if reservation is None and _is_possible(other.request, pool, host):
-                    reservation = _reserve(other, pool, host)
+                if _is_possible(other.request, pool, host) and not _keep(
+                    other, pool, host, estimates
+                ):
+                    reservation = reservation or _reserve(other, pool, host)
             skipped.clear()
         claim = host.claim_of(request)
         if not _is_possible(request, pool, host):
@@ -216,10 +218,7 @@ def place_jobs(
             continue
         if devices is not None:
             waits[job.id] = _why_no_host_room(claim, host)
-        elif job.kept and pool.keep(
-            request, job.kept, likely_end_if_started(job, pool.now, estimates)
-        ):
-            host.reserve_with(claim, None, job.kept)
+        elif _keep(job, pool, host, estimates):
             waits[job.id] = VACATING
             continue
         elif reservation is not None and pool.has_room and pool.would_fit(request):
@@ -241,6 +240,15 @@ def place_jobs(
 def _is_possible(request: Request, pool: Placement, host: HostRoom) -> bool:
     is_possible = host.is_possible(host.claim_of(request))
     return is_possible and (not request.gpus or pool.is_possible(request))
+
+
+def _keep(job: AnyJob, pool: Placement, host: HostRoom, estimates: Estimates) -> bool:
+    """Keep the devices that are being vacated for a job; False if there are none."""
+    likely = likely_end_if_started(job, pool.now, estimates)
+    if not job.kept or not pool.keep(job.request, job.kept, likely):
+        return False
+    host.reserve_with(host.claim_of(job.request), None, job.kept)
+    return True
 
 
 def _reserve(job: AnyJob, pool: Placement, host: HostRoom) -> Reservation | None:
