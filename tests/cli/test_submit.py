@@ -76,6 +76,8 @@ def test_job_gets_one_gpu_by_default(lab: Lab) -> None:
         "STOKER_SETTINGS": str(lab.folder / "settings.toml"),
         "STOKER_DEVICES": "2",
         "STOKER_NVML": "0",
+        "STOKER_CORES": lab.env["STOKER_CORES"],
+        "STOKER_CPU_SLOTS": lab.env["STOKER_CPU_SLOTS"],
     }
 
 
@@ -194,8 +196,9 @@ def test_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
     assert jobs == [
         {"argv": ["x", "y"], "shell": False, "gpus": 1, "gpu_mem_bytes": None,
          "gpu_mem_auto": False, "gpu_ids": [], "prefer": [], "gpu_model": None,
-         "min_gpu_mem_bytes": None, "exclusive": False, "on": "local", "nodes": 1, "option": [],
-         "on_oom": None, "restartable": False,
+         "min_gpu_mem_bytes": None, "cpus": None, "mem_bytes": None, "mem_auto": False, "need": {},
+         "exclusive": False, "share": None, "on": "local", "nodes": 1, "option": [],
+         "on_oom": None, "restartable": False, "preemptible": False, "no_bind": False, "warm": None,
          "name": None, "cwd": str(lab.folder),
          "priority": 0, "time_limit": None, "begin_at": None, "retries": 0, "held": False,
          "tags": [], "after": []}
