@@ -72,12 +72,8 @@ def test_job_gets_one_gpu_by_default(lab: Lab) -> None:
         "STOKER_PROGRESS_FILE": str(lab.state_dir / "jobs" / "0" / f"{job}.progress"),
         "STOKER_STOP_FILE": str(lab.state_dir / "jobs" / "0" / f"{job}.stop"),
         "STOKER_REQUEUE_FILE": str(lab.state_dir / "jobs" / "0" / f"{job}.requeue"),
-        "STOKER_STATE_DIR": str(lab.state_dir),
-        "STOKER_SETTINGS": str(lab.folder / "settings.toml"),
-        "STOKER_DEVICES": "2",
-        "STOKER_NVML": "0",
-        "STOKER_CORES": lab.env["STOKER_CORES"],
-        "STOKER_CPU_SLOTS": lab.env["STOKER_CPU_SLOTS"],
+        "STOKER_THREADS": "32",  # of the 64 cores and two GPUs of the lab
+        **{key: value for key, value in lab.env.items() if key.startswith("STOKER_")},
     }
 
 
