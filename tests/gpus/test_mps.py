@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -382,3 +384,48 @@ def test_keeper_that_is_asked_to_stop_waits_for_jobs(
     gate.open()
     assert mps_lab.wait(job) == 0
     mps.wait_for("stopped")
+
+
+def test_sweep_and_job_file_pass_the_option_to_their_jobs(
+    host: GpuHost, mps_lab: GpuLab, mps: FakeMps
+) -> None:
+    sweep = mps_lab.folder / "sweep.toml"
+    sweep.write_text(
+        "command = 'echo {x}'\n[params]\nx = [1, 2]\n"
+        "[resources]\nshare = 'mps'\ngpu_mem = '1G'\ngpu_ids = [0]\n"
+    )
+    mps_lab.ok("sweep", str(sweep))
+    script = mps_lab.folder / "job.sh"
+    script.write_text("#!/bin/sh\n#stoker --share mps:30 --gpu-ids 0 -M 1G\ntrue\n")
+    mps_lab.ok("submit", str(script))
+    assert mps_lab.wait() == 0
+    jobs = json.loads(mps_lab.ok("ls", "--state", "all", "--json"))["jobs"]
+    shares = sorted((job["share"], job["under_mps"]) for job in jobs)
+    assert shares == [("mps", True), ("mps", True), ("mps:30", True)]
+
+
+def test_job_that_is_submitted_by_a_job_under_mps_does_not_inherit_its_variables(
+    host: GpuHost, mps_lab: GpuLab, mps: FakeMps
+) -> None:
+    inner = (
+        f"{sys.executable} -m stoker submit --gpu-ids 1 'echo ${{CUDA_MPS_PIPE_DIRECTORY-none}}'"
+    )
+    outer = mps_lab.submit("--share", "mps", "--gpu-ids", "0", inner)
+    assert mps_lab.wait(outer) == 0
+    assert mps_lab.wait(outer + 1) == 0
+    assert mps_lab.log(outer + 1) == "none\n"
+
+
+def test_dry_run_shows_how_a_job_would_share_its_gpu(mps_lab: GpuLab) -> None:
+    words = ("--dry-run", "--share", "mps", "true")
+    assert "1 GPU, shared with MPS" in mps_lab.ok("submit", *words)
+    shown = json.loads(mps_lab.ok("submit", "--json", *words))["dry_run"]
+    assert shown[0]["share"] == "mps"
+
+
+def test_action_of_gpus_needs_one_way_to_share(gpu_lab: GpuLab) -> None:
+    for words in (("0",), ("mps", "time", "0"), ()):
+        refused = gpu_lab.run("gpus", "share", *words)
+        assert refused.returncode == 2
+        assert "`stoker gpus share` needs one of mps and time" in refused.stderr
+    assert "no GPU given" in gpu_lab.run("gpus", "share", "mps").stderr

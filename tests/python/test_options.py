@@ -84,6 +84,11 @@ def test_resources_of_the_host_are_converted() -> None:
     assert read_options({"need": ["a=2", "a=3"]}).request.needs == ("a=3",)
 
 
+def test_way_to_share_a_gpu_is_converted() -> None:
+    assert read_options({"share": "MPS:050"}).request.share == "mps:50"
+    assert read_options({"share": None}).request.share == ""
+
+
 def test_memory_option_is_a_string_or_bytes() -> None:
     assert read_options({"gpu_mem": "20G"}).request.memory == 20 << 30
     assert read_options({"gpu_mem": 1 << 30}).request.memory == 1 << 30
@@ -118,6 +123,10 @@ def test_memory_option_is_a_string_or_bytes() -> None:
         ({"gpu_model": ""}, "`gpu_model` must not be empty"),
         ({"gpus": 0, "gpu_model": "H100"}, "`gpu_model` needs `gpus` 1 or more"),
         ({"gpus": 0, "prefer": [1]}, "`prefer` needs `gpus` 1 or more"),
+        ({"gpus": 0, "share": "mps"}, "`share` needs `gpus` 1 or more"),
+        ({"gpus": 2, "share": "mps"}, '`share="mps"` is for jobs with one GPU'),
+        ({"share": "cuda"}, "`share`: `cuda` is not a way to share a GPU"),
+        ({"share": 5}, "`share` must be a string, not 5"),
         ({"gpus": 0, "on_oom": "fail"}, "`on_oom` needs `gpus` 1 or more"),
         ({"gpu_mem": "1G", "exclusive": True}, "`gpu_mem` and `exclusive` exclude each other"),
         (

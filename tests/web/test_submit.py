@@ -30,6 +30,14 @@ def test_command_runs_with_its_options(site: Site) -> None:
     assert (seen["time_limit"], seen["retries"], seen["restartable"]) == (7200, 1, True)
 
 
+def test_job_page_shows_how_a_job_shares_its_gpu(site: Site) -> None:
+    job = site.submit("true", share="mps:50")
+    site.lab.wait(job)
+    seen = site.get(f"/api/jobs/{job}").json["job"]
+    assert (seen["share"], seen["under_mps"]) == ("mps:50", False)
+    assert "MPS is not used: the GPU is simulated" in str(seen["events"])
+
+
 def test_job_reserves_cores_and_memory_of_the_host(site: Site) -> None:
     job = site.submit("sleep 600", gpus=0, cpus=3, mem="1G")
     site.lab.wait_until(lambda: site.lab.state(job) == "running")

@@ -123,7 +123,9 @@ class Keeper:
     def _restart(self) -> None:
         """Start again what died. Raises MpsError if it dies again and again."""
         now = time.monotonic()
-        self._deaths = [at for at in self._deaths if now - at < _DEATH_SECONDS] + [now]
+        self._deaths = [at for at in self._deaths if now - at < _DEATH_SECONDS]
+        if self._is_used():  # an idle server may have ended by itself
+            self._deaths.append(now)
         self._save(state=STARTING, died_at=time.time(), deaths=self._state.deaths + 1)
         if len(self._deaths) > _MAX_DEATHS:
             raise MpsError(f"its processes died {len(self._deaths)} times in a short time")

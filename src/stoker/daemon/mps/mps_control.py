@@ -111,7 +111,17 @@ class MpsControl:
         """PIDs of the control daemon and its servers, also of an earlier keeper."""
         wanted = f"CUDA_MPS_PIPE_DIRECTORY={self._folder.pipe}".encode()
         ours = (pid for pid in read_processes() if is_own_mps_process(pid))
-        return [pid for pid in ours if wanted in _environment(pid)]
+        recorded = self._recorded_pid()
+        return [pid for pid in ours if pid == recorded or wanted in _environment(pid)]
+
+    def _recorded_pid(self) -> int:
+        """The PID that the control daemon wrote to a file; 0 if there is none."""
+        try:
+            path = os.path.join(self._folder.pipe, f"{PROGRAM}.pid")
+            with open(path, encoding="ascii") as file:
+                return int(file.read())
+        except (OSError, ValueError):
+            return 0
 
     def control_pid(self) -> int:
         """The PID of the control daemon; 0 if it does not run."""
