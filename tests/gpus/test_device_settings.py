@@ -116,7 +116,7 @@ def test_slots_and_declared_memory_are_counted_together(host: GpuHost, gpu_lab: 
             ("explode", "0"),
             2,
             "`explode` is not an action of `stoker gpus`",
-            "actions: drain, restore, slots",
+            "actions: drain, restore, slots, share",
         ),
         (("slots",), 2, "no number of slots given", "example: stoker gpus slots 2 0 1"),
         (("slots", "0", "1"), 2, "the number of slots must be 1 to 64, not 0", None),
