@@ -80,7 +80,8 @@ def test_driver_that_starts_to_hang_is_detected_and_used_again_later(
     gpu_lab.start(gate)
     host.fake.hang("nvmlDeviceGetMemoryInfo_v2")
     silent = "the NVIDIA driver does not answer"
-    shown = gpu_lab.ok("gpus").splitlines()  # without an answer of the driver
+    # Without an answer of the driver; the resources of the host follow after an empty line.
+    shown = gpu_lab.ok("gpus").partition("\n\n")[0].splitlines()
     assert [line.split()[0] for line in shown[1:-1]] == ["0", "1"]
     assert shown[-1] == silent
     gpu_lab.wait_until(lambda: f"no GPU job starts: {silent}" in gpu_lab.daemon_log())
