@@ -320,6 +320,15 @@ def test_crash_of_daemon_or_runner_leaves_no_job_paused(trainings: Trainings, lo
     assert trainings.lab.wait(*trainings.jobs) == 0
 
 
+def test_daemon_that_is_stopped_leaves_no_job_paused(trainings: Trainings) -> None:
+    leader, follower = _paused(trainings)
+    trainings.lab.ok("daemon", "stop")
+    trainings.wait_for(lambda: not trainings.is_paused(follower))
+    trainings.end(leader, follower)
+    trainings.lab.submit("--gpus", "0", "true")
+    assert trainings.lab.wait(*trainings.jobs) == 0
+
+
 def test_crash_of_daemon_and_runner_leaves_no_job_paused(trainings: Trainings) -> None:
     leader, follower = _paused(trainings)
     for lock in (locks.DAEMON_LOCK, locks.RUNNER_LOCK):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from stoker.core.gpus.measured_group import MAX_PAUSE_SECONDS
 from stoker.core.model import RunningJob
+from stoker.core.policy.placement import is_measured
 from stoker.core.profiles.gpu_memory import budget
 from stoker.daemon.gpus.memory_actions import (
     ContinueJob,
@@ -63,12 +64,13 @@ class LiveClaims:
             self._unrecorded.append((action, job.id, clock.wall()))
 
     def resume_all(self, parent: Parent) -> None:
-        """Continue the jobs that are recorded as paused by a process that has died."""
-        for attempt in attempts.paused(self._db):
-            job = self._running.get(attempt)
-            if job is not None:
-                parent.resume(attempt)
+        """Continue all paused jobs; a pause just before a crash may not be recorded."""
+        recorded = set(attempts.paused(self._db))
+        for attempt, job in self._running.items():
+            if attempt in recorded:
                 self._unrecorded.append((ContinueJob(attempt), job.id, 0.0))
+            if attempt in recorded or is_measured(job.request):
+                parent.resume(attempt)
 
     def record(self) -> None:
         """Write what was applied; inside the transaction of a tick."""

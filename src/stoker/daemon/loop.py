@@ -134,7 +134,7 @@ class Loop:
         self._speeds.check(self.running, self.gpus.states, clock.mono(), clock.wall())
 
     def jobs_resumed(self) -> None:
-        """After a crash: continue all jobs that are recorded as paused."""
+        """After a crash, or before this process exits: continue all jobs that are paused."""
         self._live_claims.resume_all(self.parent)
         self.gpus.all_resumed()
 

@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import sys
 import time
+from contextlib import suppress
 
 from stoker import __version__
 from stoker.core.model import Context, HostResources, Outcome
@@ -355,6 +356,9 @@ class Daemon(EventListener):
                 time.sleep(0.05)
 
     def _close(self) -> None:
+        self._loop.tick()
+        with suppress(sqlite3.Error):
+            self._loop.jobs_resumed()  # no other daemon may follow that would continue them
         self._loop.tick()
         self._wake.close()
         self._checkpoints.close()
