@@ -14,10 +14,12 @@ from tests.lab import Lab
 
 FIELDS = (
     "id name state cause exit_code signal detail result command argv shell cwd gpus "
-    "gpu_mem_bytes gpu_mem_auto gpu_ids prefer gpu_model min_gpu_mem_bytes exclusive on_oom "
-    "claim_bytes gpu_memory_peak_bytes gpu_use_percent gpu_energy_joules on nodes node "
+    "gpu_mem_bytes gpu_mem_auto gpu_ids prefer gpu_model min_gpu_mem_bytes exclusive share "
+    "under_mps on_oom cpus mem_bytes mem_auto need reserves "
+    "claim_bytes claim_cpus claim_mem_bytes gpu_memory_peak_bytes gpu_use_percent "
+    "gpu_energy_joules on nodes node "
     "node_gpus option place devices priority tags group after attempts retries restartable "
-    "time_limit "
+    "no_bind warm preemptible preemptions gives_way_to time_limit "
     "submitted_at eligible_at started_at ended_at stop_requested pid user_seconds "
     "system_seconds max_rss_bytes stdout stderr batch "
     "batch_index rerun_of dedupe sweep trial"
@@ -63,6 +65,8 @@ def test_stoker_without_arguments_shows_gpus_and_waiting_jobs(lab: Lab) -> None:
         "0    simulated  TIME 4 train\n"
         "1    simulated  TIME 4 train\n"
         "\n"
+        "1 of 64 cores reserved\n"
+        "\n"
         "ID  STATE   TIME GPU  NAME  COMMAND\n"
         "5   queued  -     (1)  -     true\n"
         "6   held    -     -    -     true\n"
@@ -95,6 +99,8 @@ def test_status_lists_cpu_jobs(new_lab: Callable[..., Lab]) -> None:
         "CPU JOBS (of 3)  TIME COMMAND\n"
         "1                TIME 1 one\n"
         "\n"
+        "1 of 64 cores reserved\n"
+        "\n"
         "no waiting jobs\n"
         "\n"
         "1 running\n"
@@ -113,7 +119,7 @@ def test_status_warns_when_no_job_can_start(lab: Lab) -> None:
 def test_status_can_be_printed_as_json(lab: Lab) -> None:
     some_jobs(lab)
     status = as_json(lab.ok("status", "--json"))
-    keys = ["counts", "daemon", "devices", "problems", "running", "schema", "waiting"]
+    keys = ["counts", "daemon", "devices", "host", "problems", "running", "schema", "waiting"]
     assert sorted(status) == keys
     assert status["problems"] == []
     assert status["daemon"]["pid"] == lab.daemon_pid()
