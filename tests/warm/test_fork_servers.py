@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import signal
 import sys
 import time
@@ -179,6 +180,25 @@ def test_imports_that_take_too_long_end_in_a_cold_start(
     events = servers.poll(time.monotonic() + fork_servers.IMPORT_SECONDS + 1)
     assert events == [NotForked(1, "its modules were not imported within 120 s")]
     assert servers.start(request, []) == "its modules were not imported within 120 s"
+
+
+def test_start_without_free_descriptors_is_refused_with_a_reason(
+    servers: ForkServers, tmp_path: Path
+) -> None:
+    event = _start(servers, _request(tmp_path))
+    event.control.close()
+    files = _files()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files) + 1, limits[1]))
+    try:
+        assert servers.start(_request(tmp_path, attempt=2), files) is None
+        (failed,) = servers.poll(time.monotonic())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    why = "the fork server got no request: Too many open files"
+    assert failed == NotForked(2, why)
+    after = _start(servers, _request(tmp_path, attempt=3))
+    after.control.close()
 
 
 def test_variables_of_jobs_and_terminals_do_not_matter_to_a_server() -> None:

@@ -258,7 +258,7 @@ class Children:
         Nothing of the job is executed before `record_begin` and `confirm_start`; `late_events`
         reports the start. Returns why it cannot be warm: then call `start` with this note.
         """
-        from stoker.supervisor.warm.fork_servers import ForkServers
+        from stoker.supervisor.warm.fork_servers import ForkServers, copy_descriptors
         from stoker.supervisor.warm.warm_requests import warm_request
 
         attempt = self._new_attempt(order, context, env, lease)
@@ -269,11 +269,13 @@ class Children:
             return "its output is on a network file system"
         if self._servers is None:
             self._servers = ForkServers()
+        files: list[int] = []
         try:
             files = self._spawner.open_files(order, context, None)
+            files += copy_descriptors(lease)
         except (HostError, StartFailed, OSError):
+            _close(files)
             return "its output cannot be opened"  # a cold start fails in the same way
-        files += [os.dup(descriptor) for descriptor in lease]
         why = self._servers.start(request, files)
         if why is not None:
             _close(files)

@@ -174,13 +174,16 @@ class ForkServers:
         env = request.env
         if request.time_limit is not None:
             env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + request.time_limit)
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            copies = copy_descriptors(start.files)  # to repeat the request if the server is stale
+        except OSError as error:
+            self._fail(request.attempt, f"the fork server got no request: {error.strerror}")
+            return
         ours.setblocking(False)
         start.control = ours
         start.sent_at = now
         self._poll.register(ours.fileno(), select.EPOLLIN)
-        # Copies: the request is repeated if the server is stale.
-        copies = [os.dup(number) for number in start.files]
         descriptors = [*copies[:3], theirs.detach(), *copies[3:]]
         command = request.command
         server.wire.send(
@@ -199,6 +202,11 @@ class ForkServers:
             },
             descriptors,
         )
+        self._watch(server)
+
+    def _watch(self, server: _Server) -> None:
+        writes = select.EPOLLOUT if server.wire.has_backlog else 0
+        self._poll.modify(server.wire.fileno(), select.EPOLLIN | writes)
 
     def cancel(self, attempt: int) -> None:
         """Drop a start. A process that was forked for it ends without executing anything."""
@@ -226,8 +234,7 @@ class ForkServers:
             self._read_server(server, now)
         self._end_idle(now)
         for server in self._servers.values():
-            writes = select.EPOLLOUT if server.wire.has_backlog else 0
-            self._poll.modify(server.wire.fileno(), select.EPOLLIN | writes)
+            self._watch(server)
         events, self._events = self._events, []
         return events
 
@@ -340,10 +347,14 @@ class ForkServers:
             pid = os.fork()
             if pid == 0:
                 _execute_server(request, theirs, self._null)
+        except OSError:
+            ours.close()
+            raise
         finally:
             binding.restore()
             theirs.close()
         wire = Wire(ours)
+        self.started.append(pid)
         server = _Server(key, request, wire, pid)
         command = request.command
         wire.send(
@@ -357,7 +368,6 @@ class ForkServers:
         )
         self._poll.register(ours.fileno(), select.EPOLLIN)
         self._servers[key] = server
-        self.started.append(pid)
         return server
 
     def _make_room(self) -> bool:
@@ -416,6 +426,19 @@ class ForkServers:
         self.end_servers()
 
 
+def copy_descriptors(numbers: list[int]) -> list[int]:
+    """Copies of all descriptors, or OSError and none."""
+    copies: list[int] = []
+    try:
+        for number in numbers:
+            copies.append(os.dup(number))
+    except OSError:
+        for copy in copies:
+            os.close(copy)
+        raise
+    return copies
+
+
 def read_report(control: socket.socket) -> tuple[str, ...]:
     """The modules that a forked process reported at its exit; () if it did not."""
     try:
@@ -433,11 +456,11 @@ def confirm(control: socket.socket) -> None:
 
 def _key(request: WarmRequest) -> tuple[object, ...]:
     command = request.command
-    folder = os.path.dirname(command.program) if command.kind == "script" else command.kind
+    folder = os.path.dirname(command.program) if command.kind == "script" else ""
     env = server_environment(request.env)
     return (
-        command.python, command.flags, folder, request.cwd, request.umask, request.cpus,
-        request.modules,
+        command.python, command.flags, command.kind, folder, request.cwd, request.umask,
+        request.cpus, request.modules,
         tuple(sorted(env.items())),
     )  # fmt: skip
 
