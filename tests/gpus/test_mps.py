@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from stoker.devices.leases.holders import DeviceClaim
+from stoker.devices.leases.lease import try_take
 from tests.fake_mps import CONTROL, FakeMps
 from tests.fake_nvml import GIB, MIB
 from tests.gpus.host import GpuHost, GpuLab
@@ -429,3 +431,31 @@ def test_action_of_gpus_needs_one_way_to_share(gpu_lab: GpuLab) -> None:
         assert refused.returncode == 2
         assert "`stoker gpus share` needs one of mps and time" in refused.stderr
     assert "no GPU given" in gpu_lab.run("gpus", "share", "mps").stderr
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can act as another user")
+def test_gpu_that_another_user_has_leased_is_not_used_with_mps(
+    host: GpuHost, mps_lab: GpuLab, mps: FakeMps
+) -> None:
+    assert mps_lab.wait(mps_lab.submit("--gpu-ids", "1", "true")) == 0  # creates the lease folder
+    claim = DeviceClaim(host.uuids[0], "face:01:00.0", False, 80 * GIB, 5 * GIB)
+    ready, told = os.pipe()
+    child = os.fork()
+    if not child:  # another user, who holds a part of the memory
+        os.environ["STOKER_LEASE_DIR"] = mps_lab.env["STOKER_LEASE_DIR"]
+        os.setresuid(65534, 0, 0)
+        lease = try_take([claim])
+        os.write(told, b"1" if lease is not None else b"0")
+        signal.pause()
+    try:
+        assert os.read(ready, 1) == b"1"
+        waits = mps_lab.submit("--share", "mps", "-M", "1G", "--gpu-ids", "0", "true")
+        assert mps_lab.wait(mps_lab.submit("-M", "1G", "--gpu-ids", "0", "true")) == 0
+        assert mps_lab.state(waits) == "queued"
+        assert "and MPS serves the jobs of one user" in mps_lab.why(waits)
+        assert mps.starts() == []
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert mps_lab.wait(waits) == 0
+    assert mps_lab.job(waits)["under_mps"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
@@ -27,6 +29,10 @@ from stoker.store.job_queries import JobRow
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+
+# How long `gpus` shows why MPS failed on a GPU that is not set up for it.
+_SHOW_FAILURE_SECONDS = 3600.0
 
 
 class MpsView(Record):
@@ -183,16 +189,18 @@ def load_mps_view(device: Device, active: list[JobRow]) -> MpsView | None:
     uses = device.share == MPS or any(
         device.number in job.devices and job.request.share.startswith(MPS) for job in active
     )
-    missing = why_missing() if uses else None
     folder = MpsFolder(device.uuid)
     state = folder.read()
+    has_keeper = state is not None and folder.has_keeper()
+    missing = why_missing() if uses and not has_keeper else None
     if missing is not None:
         return MpsView("failed", missing, 0, 0)
-    if state is None:
+    is_old = state is not None and time.time() - state.at > _SHOW_FAILURE_SECONDS
+    if state is None or (is_old and not uses and not has_keeper):
         return MpsView("stopped", None, 0, 0) if uses else None
     words = {READY: "running", STARTING: "starting", FAILED: "failed", STOPPED: "stopped"}
-    is_kept = state.state == FAILED or folder.has_keeper()
-    shown = words.get(state.state, "stopped") if is_kept else "stopped"
+    is_current = has_keeper or state.state == FAILED
+    shown = words.get(state.state, "stopped") if is_current else "stopped"
     return MpsView(shown, state.reason if shown == "failed" else None, state.server, state.deaths)
 
 

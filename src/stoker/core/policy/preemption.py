@@ -30,6 +30,7 @@ from stoker.core.policy.decide import (
     order_of,
     pool_of,
 )
+from stoker.core.policy.share_mode import share_of_start
 from stoker.core.record import Record
 
 # A job that will fit within this time does not make others give way.
@@ -182,6 +183,7 @@ def _with_holder(snapshot: Snapshot, job: AnyJob, devices: tuple[int, ...]) -> S
         started=snapshot.now,
         fair_share_group=job.fair_share_group,
         profile=job.profile,
+        share=share_of_start(job.request, devices, snapshot.devices, snapshot.states or {}),
     )
     return snapshot._replace(running=(*snapshot.running, holder))
 
