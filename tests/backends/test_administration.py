@@ -92,6 +92,7 @@ def test_request_that_no_node_can_satisfy_is_refused_at_submit(slurm_lab: SlurmL
     assert "is set by Stoker" in refused.stderr
     for flags, why in (
         (("--need", "licence=1"), "counters belong to this host"),
+        (("--preemptible",), "Slurm decides which jobs give way"),
         (("--share", "mps"), "Stoker starts MPS only on this host"),
         (("--mem", "auto"), "Slurm needs the size of the memory"),
         (("--cpus", "2", "--option", "cpus-per-task=3"), "exclude each other"),

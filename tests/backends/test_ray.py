@@ -115,7 +115,9 @@ def test_nodes_of_the_cluster_decide_which_requests_are_possible(ray_lab: RayLab
     refused = ray_lab.run("submit", "--on", "lab", "--gpu-ids", "0", "true")
     assert refused.returncode == 2
     assert "GPU indices differ from node to node" in refused.stderr
-    for flags in (("--cpus", "2"), ("--mem", "1G"), ("--mem", "auto"), ("--need", "a=1")):
+    for flags in (
+        ("--cpus", "2"), ("--mem", "1G"), ("--mem", "auto"), ("--need", "a=1"), ("--preemptible",),
+    ):  # fmt: skip
         refused = ray_lab.run("submit", "--on", "lab", *flags, "true")
         assert refused.returncode == 2
         assert "is not possible on `lab`" in refused.stderr

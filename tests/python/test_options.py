@@ -19,6 +19,11 @@ from tests.lab import Lab
 from tests.python import job_functions
 
 
+def test_preemptible_jobs_are_restartable(here: Lab) -> None:
+    facts = submit("true", preemptible=True, no_bind=True, signal="USR1@90", hold=True).info()
+    assert (facts["preemptible"], facts["restartable"], facts["no_bind"]) == (True, True, True)
+
+
 def test_options_mean_the_same_as_on_the_command_line(here: Lab, tmp_path: Path) -> None:
     first = submit("true", hold=True)
     made = submit(

@@ -38,6 +38,14 @@ def test_job_page_shows_how_a_job_shares_its_gpu(site: Site) -> None:
     assert "MPS is not used: the GPU is simulated" in str(seen["events"])
 
 
+def test_preemptible_job_of_the_web_ui_is_one(site: Site) -> None:
+    job = site.submit("true", preemptible=True, no_bind=True)
+    site.lab.wait(job)
+    seen = site.get(f"/api/jobs/{job}").json["job"]
+    assert (seen["preemptible"], seen["preemptions"], seen["gives_way_to"]) == (True, 0, None)
+    assert (seen["restartable"], seen["no_bind"]) == (True, True)
+
+
 def test_job_reserves_cores_and_memory_of_the_host(site: Site) -> None:
     job = site.submit("sleep 600", gpus=0, cpus=3, mem="1G")
     site.lab.wait_until(lambda: site.lab.state(job) == "running")
