@@ -32,7 +32,7 @@ export type State =
 
 type OverviewResponse = Got<'/api/overview'>;
 type WithState<T> = Omit<T, 'state'> & { state: State };
-type WaitingFields = Pick<OverviewResponse['queue'][number], 'starts_in' | 'ready'>;
+type WaitingFields = Pick<OverviewResponse['queue'][number], 'starts_in' | 'start_error' | 'ready'>;
 
 export interface Job extends WithState<Got<'/api/jobs'>['jobs'][number]>, Partial<WaitingFields> {
   why?: string | string[] | null;
@@ -72,7 +72,10 @@ export interface Delta
   removed?: number[];
   /** The ids of the queue in order, if the order changed. */
   queue?: number[];
-  waits?: Record<string, Pick<OverviewResponse['queue'][number], 'why' | 'starts_in' | 'ready'>>;
+  waits?: Record<
+    string,
+    Pick<OverviewResponse['queue'][number], 'why' | 'starts_in' | 'start_error' | 'ready'>
+  >;
   removed_sweeps?: string[];
 }
 

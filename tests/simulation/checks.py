@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from stoker.core.model import UNCOUNTED, Device, HostResources, Start
+from stoker.core.model import UNCOUNTED, Device, HostResources, Snapshot, Start
 from stoker.core.outcome.retry import MAX_LOST_RETRIES
 from stoker.core.policy.preemption import MIN_RUN_SECONDS
 from stoker.core.states import FINAL, TABLE
@@ -48,6 +48,19 @@ def check_no_idle_gpu(starts: Iterable[Start], detail: str) -> None:
         jobs = ", ".join(str(start.job) for start in on_gpus)
         gpus = ", ".join(str(one) for one in sorted({n for s in on_gpus for n in s.devices}))
         raise Violation(f"I9: GPU {gpus} is idle while job {jobs} may run there: {detail}")
+
+
+def check_estimates(known: tuple[Snapshot, set[int]] | None, fresh: Snapshot) -> None:
+    """I8: the loop and readers of the database have the same estimates."""
+    if known is None:
+        return
+    ours = known[0].estimates
+    for profile in {job.profile for job in (*known[0].waiting, *known[0].running)}:
+        if ours.of(profile) != fresh.estimates.of(profile):
+            raise Violation(
+                f"I8: the estimate of profile {profile} is {ours.of(profile)} for the daemon, and"
+                f" {fresh.estimates.of(profile)} for readers"
+            )
 
 
 class Checker:

@@ -26,7 +26,7 @@ from stoker.errors import Error
 from stoker.store import changes, edits
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.submit import Submission
-from tests.simulation.checks import Checker, check_no_idle_gpu
+from tests.simulation.checks import Checker, check_estimates, check_no_idle_gpu
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import KILL, DaemonDied, RunnerDied, Violation, World
 
@@ -131,6 +131,9 @@ class Simulator:
         self.checker.counts["decisions compared"] += 1
         if any(job.request.gpus for job in snapshot.waiting):
             self.checker.counts["GPUs checked"] += 1
+        if daemon.without_faults(lambda: loop.is_current):
+            known = daemon.without_faults(lambda: loop.first_jobs(64))
+            check_estimates(known, snapshot)
         limited = limit_waiting_jobs(snapshot)
         plan = decide(limited)
         starts = plan.starts

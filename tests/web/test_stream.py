@@ -35,7 +35,7 @@ class Mirror:
 
     def shown(self) -> dict[int, dict[str, Any]]:
         return {
-            id: {k: v for k, v in job.items() if k not in ("why", "starts_in")}
+            id: {k: v for k, v in job.items() if k not in ("why", "starts_in", "start_error")}
             for id, job in self.jobs.items()
         }
 

@@ -35,7 +35,9 @@ from stoker.core.policy.decide import (
 )
 from stoker.core.policy.explain import Place, places, reasons_of, what_if, with_place
 from stoker.core.policy.forecast import forecast
+from stoker.core.policy.forecast_error import StartForecast, typical_error
 from stoker.core.policy.placement import capacity
+from stoker.core.record import Record
 from stoker.core.states import ACTIVE, FINAL
 from stoker.daemon import status
 from stoker.daemon.gpus.process_owners import user_name
@@ -43,6 +45,7 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
 from stoker.store import job_queries, meta
 from stoker.store.database import Database
+from stoker.store.forecast_errors import load_errors
 from stoker.store.job_queries import JobRow
 
 DEPTH = 200  # jobs of each request group that places and forecasts consider
@@ -85,14 +88,20 @@ class QueueView:
         self._jobs: dict[int, AnyJob] = {job.id: job for job in deep.waiting}
         self._places: dict[int, Place] | None = None
         self._reasons: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
-        self._starts: dict[int, float] | None = None
+        self._starts: dict[int, StartForecast] | None = None
         self.snapshot = limit_waiting_jobs(self._deep)
         self.plan = decide(self.snapshot)
 
-    def starts(self) -> dict[int, float]:
-        """Estimated seconds until jobs start; empty while the host cannot start any job."""
+    def starts(self) -> dict[int, StartForecast]:
+        """When jobs likely start; empty while the host cannot start any job."""
         if self._starts is None:
-            self._starts = {} if self._refusal else forecast(self._deep, self._cut)
+            self._starts = {}
+            if not self._refusal and job_queries.has_known_end(self._db):
+                errors = load_errors(self._db)
+                self._starts = {
+                    job: StartForecast(seconds, typical_error(errors, seconds))
+                    for job, seconds in forecast(self._deep, self._cut).items()
+                }
         return self._starts
 
     def place(self, row: JobRow) -> Place:
@@ -124,8 +133,11 @@ class QueueView:
         sentences = []
         start = self.starts().get(row.id)
         if start is not None:
-            at = time.strftime("%H:%M", time.localtime(time.time() + start))
-            sentences.append(f"estimated start at {at}, in {format_duration(start)}")
+            at = time.strftime("%H:%M", time.localtime(time.time() + start.seconds))
+            within = start.error_words()
+            sentences.append(
+                f"estimated start at {at}, in {format_duration(start.seconds)}{within}"
+            )
         if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED, NO_HOST_ROOM, HOST_RESERVED):
             change = what_if(self._jobs[row.id], self.snapshot)
             if change is not None:
@@ -184,8 +196,8 @@ def _with_mps(state: DeviceState, gpu: GpuView) -> DeviceState:
     return state._replace(mps_problem=problem, other_user=holder or other)
 
 
-def likely_starts(db: Database, settings: Settings) -> dict[int, float]:
-    """Estimated seconds until the first jobs of each request group start."""
+def likely_starts(db: Database, settings: Settings) -> dict[int, StartForecast]:
+    """When the first jobs of each request group likely start."""
     return QueueView(db, settings, _LISTED).starts()
 
 
@@ -212,6 +224,37 @@ def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
 
 def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     """Sentences that explain what a job waits for; empty if it is about to start."""
+    return explain_wait(db, settings, row).reasons
+
+
+class WaitExplanation(Record):
+    """Why a job waits; `start` is None if its start cannot be predicted."""
+
+    reasons: list[str]
+    start: StartForecast | None = None
+
+
+def explain_wait(db: Database, settings: Settings, row: JobRow) -> WaitExplanation:
+    """Why a job waits, and when it likely starts."""
+    others = _other_reasons(db, settings, row)
+    if others is not None:
+        return WaitExplanation(others)
+    view = QueueView(db, settings, extra=row)
+    reasons = view.reasons(row)
+    if gave_way(row) and reasons:
+        at = clock_words(row.asked_at or 0.0, time.time())
+        reasons = [f"it gave way to {row.asked_for} at {at}", *reasons]
+    if row.request.preemptible and reasons:
+        reasons.append("preemptible jobs start when no other job waits for the GPU")
+    start = view.starts().get(row.id) if reasons else None
+    if reasons:
+        reasons += view.advice(row)
+    problem = status.why_not_running(settings.state_dir) or _reported_problem(settings)
+    return WaitExplanation(reasons if problem is None else [problem, *reasons], start)
+
+
+def _other_reasons(db: Database, settings: Settings, row: JobRow) -> list[str] | None:
+    """Why a job waits that does not wait for GPUs or CPU slots of this host; None if it does."""
     if row.state == "held":
         return [f"it is held; to let it start: stoker release {row.id}"]
     if row.state in ACTIVE and row.request.backend:
@@ -242,20 +285,7 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
         reasons = _why_on_backend(db, row)
         daemon_problem = status.why_not_running(settings.state_dir)
         return [daemon_problem, *reasons] if daemon_problem is not None else reasons
-    view = QueueView(db, settings, extra=row)
-    reasons = view.reasons(row)
-    if gave_way(row) and reasons:
-        at = clock_words(row.asked_at or 0.0, time.time())
-        reasons = [f"it gave way to {row.asked_for} at {at}", *reasons]
-    if row.request.preemptible and reasons:
-        reasons.append("preemptible jobs start when no other job waits for the GPU")
-    if reasons:
-        reasons += view.advice(row)
-    daemon_problem = status.why_not_running(settings.state_dir)
-    if daemon_problem is not None:
-        return [daemon_problem, *reasons]
-    problem = _reported_problem(settings)
-    return reasons if problem is None else [problem, *reasons]
+    return None
 
 
 def _why_on_backend(db: Database, row: JobRow) -> list[str]:

@@ -73,12 +73,16 @@ class JobStarter:
         self.decision: tuple[Snapshot, Plan] | None = None
         self.revision = 0  # counts decisions, and changes that may need one
 
-    def snapshot(self) -> Snapshot:
-        """What the policy sees: all running jobs, the first few of each request group."""
-        depth = jobs_per_group(
-            self._waiting.requests(), self._gpus.devices, self._running.values(),
-            self._host.cpu_slots,
-        )  # fmt: skip
+    def snapshot(self, depth: int | None = None) -> Snapshot:
+        """What the policy sees: all running jobs, the first few of each request group.
+
+        `depth`: how many of each group; None: as many as a decision considers.
+        """
+        if depth is None:
+            depth = jobs_per_group(
+                self._waiting.requests(), self._gpus.devices, self._running.values(),
+                self._host.cpu_slots,
+            )  # fmt: skip
         waiting = self._waiting.first(depth, self.clock_offset)
         running = self._running.values()
         profiles = {job.profile for job in running} | {job.profile for job in waiting}

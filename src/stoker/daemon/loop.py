@@ -359,7 +359,31 @@ class Loop:
         for end in finished:
             self._listener.finished(end.job, end.outcome, end.verdict)
 
+    def first_jobs(self, most: int) -> tuple[Snapshot, set[int]] | None:
+        """A snapshot with the first jobs of each request group, `most` of all groups together.
+
+        Also returns the groups that may have more waiting jobs. None if no job waits, or if there
+        are too many groups.
+        """
+        groups = len(self._waiting.requests())
+        if not groups or groups > most or self._state.is_stale:
+            return None
+        depth = min(MAX_JOBS_PER_GROUP, most // groups)
+        snapshot = self._starter.snapshot(depth)
+        numbers: dict[int, int] = {}
+        for job in snapshot.waiting:
+            numbers[job.request_group] = numbers.get(job.request_group, 0) + 1
+        return snapshot, {group for group, number in numbers.items() if number >= depth}
+
     # -- self-check ------------------------------------------------------------------------------
+
+    @property
+    def is_current(self) -> bool:
+        """Whether everything that happened is recorded, and the queue was read since it changed."""
+        state = self._state
+        return not (self._events or state.is_stale or state.commit_at is not None) and (
+            not self._was_changed()
+        )
 
     def missed_starts(self) -> list[Start]:
         """The starts that a freshly loaded snapshot would make and this loop would not.

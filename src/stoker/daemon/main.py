@@ -19,6 +19,7 @@ from stoker.core.model import Context, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
+from stoker.daemon.forecast_log import ForecastLog
 from stoker.daemon.gpu_activity_feed import GpuActivityFeed
 from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.gpus import Gpus
@@ -95,6 +96,7 @@ class Daemon(EventListener):
         )
         self._idle_check = IdleCheck(self._loop, self._clock)
         self._gpu_feed = GpuActivityFeed(self._loop, self._clock)
+        self._forecast_log = ForecastLog(self._loop, self._clock)
         self._usage_recorder = UsageRecorderProcess(settings, self._gpu_feed)
         self._last_message = ""
         self._restarts = RestartBackoff()  # of the runner
@@ -174,6 +176,7 @@ class Daemon(EventListener):
             self._wake.notify(time.monotonic())
         now = time.monotonic()
         self._gpu_feed.update(now)
+        self._forecast_log.update(now)
         for problem in (
             self._sweep_driver.check(now, was_woken),
             self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
@@ -201,6 +204,7 @@ class Daemon(EventListener):
             self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
             self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
             self._backend_drivers.next_deadline(), self._gpu_feed.next_deadline(),
+            self._forecast_log.next_deadline(),
         )  # fmt: skip
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -404,6 +408,7 @@ class Daemon(EventListener):
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
         self._gpu_feed.started(devices)
+        self._forecast_log.started(job)
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         if verdict.cause == "lost":

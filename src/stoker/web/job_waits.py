@@ -10,13 +10,13 @@ from stoker.client.gpu_views import GpuView
 from stoker.client.queue import Queue
 from stoker.core.record import Record
 from stoker.daemon.status import why_not_running
-from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 
 
 class Wait(Record):
     why: str
     starts_at: float | None = None  # seconds since the epoch
+    start_error: float | None = None  # seconds by which such a forecast is usually wrong at most
     ready: bool = False  # it waits for GPUs or CPU slots only
 
 
@@ -32,7 +32,7 @@ def waits(
     if not rows:
         return {}
     view = wait_reasons.QueueView(db, settings, gpus=gpus)
-    starts = view.starts() if job_queries.has_known_end(db) else {}
+    starts = view.starts()
     not_running = why_not_running(settings.state_dir)
     daemon = [] if not_running is None else [not_running]
     ready_ids = set(ready)
@@ -45,6 +45,9 @@ def waits(
         else:
             sentences = wait_reasons.why(db, settings, row)
         start = starts.get(row.id)
-        at = None if start is None or start == float("inf") else now + start
-        found[row.id] = Wait("; ".join(sentences) or "it starts now", at)
+        found[row.id] = Wait(
+            why="; ".join(sentences) or "it starts now",
+            starts_at=None if start is None else now + start.seconds,
+            start_error=None if start is None else start.error,
+        )
     return found

@@ -148,7 +148,12 @@ class PageStateReader:
 
 def _wait_json(wait: Wait, now: float) -> dict[str, object]:
     seconds = None if wait.starts_at is None else max(0.0, round(wait.starts_at - now, 1))
-    return {"why": wait.why, "starts_in": seconds, "ready": wait.ready}
+    return {
+        "why": wait.why,
+        "starts_in": seconds,
+        "start_error": wait.start_error,
+        "ready": wait.ready,
+    }
 
 
 def overview(
@@ -222,7 +227,7 @@ def difference(old: PageState, new: PageState) -> dict[str, object] | None:
 
 def _differs(old: Wait, new: Wait) -> bool:
     """Whether clients need an update; a start time that moved by a few seconds does not count."""
-    if old.ready != new.ready:
+    if (old.ready, old.start_error) != (new.ready, new.start_error):
         return True
     if old.why != new.why or old.starts_at is None or new.starts_at is None:
         return (old.why, old.starts_at is None) != (new.why, new.starts_at is None)

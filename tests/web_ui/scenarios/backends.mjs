@@ -53,7 +53,9 @@ export default async ({ fake, page, open, until, assert }) => {
   await open(`/jobs/${other}`);
   await page.waitForSelector('.note >> text=it is being submitted');
   fake.jobs.get(other).why = why;
-  fake.publish([], { waits: { [other]: { why, starts_in: null, ready: false } } });
+  fake.publish([], {
+    waits: { [other]: { why, starts_in: null, start_error: null, ready: false } },
+  });
   await page.waitForSelector(`.note >> text=${why}`);
 
   // A clone of a job on a removed backend names it, and the error is below the field.

@@ -25,6 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from stoker.core.policy.forecast_error import StartForecast
+
 VERB = Verb(
         "ls",
         "ls [OPTIONS] [JOB...]",
@@ -59,7 +61,7 @@ def run(parsed: Parsed) -> int:
         return watch(queue, lambda room: _watched(queue, parsed, room),
                      (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        print_json(**_as_json(queue, parsed))
+        print_json(**_as_json(queue, parsed, has_starts=True))
         return 0
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     print(render(queue, parsed, counts))
@@ -69,12 +71,24 @@ def run(parsed: Parsed) -> int:
     return 0
 
 
-def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
+def _as_json(queue: Queue, parsed: Parsed, *, has_starts: bool = False) -> dict[str, Any]:
+    """`has_starts`: with the forecasts, which change all the time."""
     rows = rows_for(queue, parsed)
-    return {
+    found: dict[str, Any] = {
         "jobs": [views.job_json(queue.db, queue.settings, row) for row in rows],
         "counts": job_queries.counts(queue.db),
     }
+    if has_starts:
+        likely = starts(queue, rows)
+        found["starts"] = {
+            row.id: {
+                "starts_in": round(likely[row.id].seconds, 1),
+                "start_error": likely[row.id].error,
+            }
+            for row in rows
+            if row.id in likely
+        }
+    return found
 
 
 def _watched(queue: Queue, parsed: Parsed, room: int | None) -> str:
@@ -165,8 +179,8 @@ def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | 
     return text
 
 
-def starts(queue: Queue, rows: list[JobRow]) -> dict[int, float]:
-    """Estimated seconds until waiting jobs start, by job id.
+def starts(queue: Queue, rows: list[JobRow]) -> dict[int, StartForecast]:
+    """When waiting jobs likely start, by job id.
 
     Returns early if no job waits, or if no running job has a time limit or a command profile.
     """
@@ -197,12 +211,12 @@ def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
     return table(("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"), lines, state=1)
 
 
-def _cells(row: JobRow, now: float, start: float | None, words: str) -> tuple[object, ...]:
+def _cells(row: JobRow, now: float, start: StartForecast | None, words: str) -> tuple[object, ...]:
     command = display(row.argv, row.shell)
     return (
         row.id,
         row.state,
-        elapsed(row, now) if start is None else f"in {format_duration(start)}",
+        elapsed(row, now) if start is None else start.words(),
         views.place_words(row),
         row.name or "-",
         f"[{words}] {command}" if words else command,

@@ -9,6 +9,7 @@ from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
 from stoker.store import job_queries
+from stoker.store.job_queries import JobRow
 
 VERB = Verb(
     "why",
@@ -29,16 +30,27 @@ def run(parsed: Parsed) -> int:
             r.id for r in job_queries.jobs_in_states(queue.db, ("queued", "held"), 1)
         ]
     rows = job_queries.jobs(queue.db, ids)
-    answers = [(row, wait_reasons.why(queue.db, queue.settings, row)) for row in rows]
+    answers = [(row, wait_reasons.explain_wait(queue.db, queue.settings, row)) for row in rows]
     if parsed["json"]:
-        print_json(jobs=[{"id": r.id, "state": r.state, "reasons": w} for r, w in answers])
+        print_json(jobs=[_as_json(row, wait) for row, wait in answers])
         return 0
     if not rows:
         print("no jobs are waiting")
-    for row, reasons in answers:
+    for row, wait in answers:
+        reasons = wait.reasons
         text = "; ".join(reasons) if reasons else "it starts now"
         if row.state in WAITING and reasons:
             print(printable(f"job {row.id} waits: {text}"))
         else:
             print(printable(f"job {row.id} {text.removeprefix('it ')}"))
     return 0
+
+
+def _as_json(row: JobRow, wait: wait_reasons.WaitExplanation) -> dict[str, object]:
+    return {
+        "id": row.id,
+        "state": row.state,
+        "reasons": wait.reasons,
+        "starts_in": None if wait.start is None else round(wait.start.seconds, 1),
+        "start_error": None if wait.start is None else wait.start.error,
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from stoker.core.model import RunningJob, Snapshot
 from stoker.core.policy.decide import decide, limit_waiting_jobs
@@ -29,8 +29,19 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
     forecast. `cut`: request groups that have more waiting jobs than the snapshot; the forecast
     ends where one of those jobs could be next.
     """
+    starts: dict[int, float] = {}
+    for known in forecast_steps(snapshot, cut):
+        starts = known
+    return starts
+
+
+def forecast_steps(snapshot: Snapshot, cut: Collection[int] = ()) -> Iterator[dict[int, float]]:
+    """Yield what is known after each decision of the simulation; the last one is the forecast.
+
+    The daemon makes one step at a time, so that a forecast does not delay a start.
+    """
     if snapshot.draining:
-        return {}
+        return
     starts: dict[int, float] = {}
     running = {job.attempt: job for job in snapshot.running}
     ends = [
@@ -52,7 +63,8 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now
             if last.get(job.request_group) == job.id:
-                return starts
+                yield starts
+                return
             ends_by = None if job.time_limit is None else now + job.time_limit
             new = RunningJob(
                 id=job.id,
@@ -69,6 +81,7 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
             end = likely_end_of_running(new, now, snapshot.estimates)
             heapq.heappush(ends, (max(end, now), next_attempt))
             next_attempt += 1
+        yield starts
         if plan.starts:
             continue  # the daemon decides again until nothing more starts
         for preemption in _preemptions(limited):
@@ -84,4 +97,3 @@ def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
         now = max(ends[0][0], now, snapshot.now + _SOON_SECONDS)
         while ends and ends[0][0] <= now:
             del running[heapq.heappop(ends)[1]]
-    return starts
