@@ -98,7 +98,7 @@ class ChangingGpus(Gpus):
     problem: str | None  # why the driver does not report GPUs
     lease_problem: str | None  # why the last lease failed
     waiter: Waiter | None  # waits for the lease of a GPU that another process holds
-    mps: MpsServers | None  # None while no job uses MPS
+    mps: MpsServers | None = None  # None while no job uses MPS
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Apply a sample; True if that may change a decision."""
@@ -126,8 +126,8 @@ class ChangingGpus(Gpus):
         raise NotImplementedError
 
     def poll_mps(self, now: float) -> bool:
-        """Look after MPS; True if that may change a decision."""
-        raise NotImplementedError
+        """Look after MPS; True if that may change a decision. Not all of these GPUs use MPS."""
+        return False
 
     def use_only(self, names: dict[str, int] | None) -> None:
         """Use only these GPUs, with this many slots each; None uses all."""
