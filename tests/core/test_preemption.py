@@ -98,6 +98,10 @@ def test_job_that_gave_way_before_is_asked_again_only_after_it_has_run_for_a_whi
     assert asked(a_host(1), [old], [waiting(9)])[0].attempts == (1,)
 
 
+def test_job_that_has_just_started_is_not_asked() -> None:
+    assert asked(a_host(1), [running(1, 0, since=NOW - 0.5)], [waiting(9)]) == ()
+
+
 def test_no_job_gives_way_to_a_job_that_still_would_not_fit() -> None:
     jobs = [running(1, 0), running(2, 1, preemptible=False)]
     assert asked(a_host(2), jobs, [waiting(9, gpus=2)]) == ()

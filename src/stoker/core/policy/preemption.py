@@ -37,6 +37,8 @@ from stoker.core.record import Record
 SOON_SECONDS = 10.0
 # How long a job that gave way before runs at least, before it is asked again.
 MIN_RUN_SECONDS = 60.0
+# A job that has just started is not asked: its start may not even be reported yet.
+_FIRST_SECONDS = 1.0
 # The number of waiting jobs that one decision tries to make room for.
 _MAX_JOBS = 16
 _HELPED = frozenset({NO_DEVICE, RESERVED, NO_CPU_SLOT, NO_HOST_ROOM, HOST_RESERVED})
@@ -63,7 +65,7 @@ def can_be_asked(job: RunningJob, now: float) -> bool:
     """Whether a running job may be asked to give way now."""
     if not job.request.preemptible or job.gives_way:
         return False
-    return not job.preemptions or now - job.started >= MIN_RUN_SECONDS
+    return now - job.started >= (MIN_RUN_SECONDS if job.preemptions else _FIRST_SECONDS)
 
 
 def cost_of_giving_way(job: RunningJob, now: float) -> tuple[int, float, int]:
