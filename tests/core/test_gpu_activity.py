@@ -10,12 +10,13 @@ from stoker.core.model import (
     Device,
     DeviceState,
     HostResources,
+    Plan,
     Request,
     RunningJob,
     Snapshot,
     WaitingJob,
 )
-from stoker.core.policy.decide import decide
+from stoker.core.policy.decide import NO_DEVICE, decide
 from stoker.core.policy.gpu_activity import NO_PLAN, GpuActivity, gpu_activities
 
 GIB = 1 << 30
@@ -160,3 +161,11 @@ def test_gpu_is_kept_from_preemptible_jobs_that_would_have_to_give_way_at_once()
     waits = WaitingJob(25, 0, ONE._replace(preemptible=True))
     found = gpu_activities(GPUS, {}, (waits,), NO_PLAN, {})
     assert found[0] == waiting("kept for jobs that are not preemptible")
+
+
+def test_gpu_leased_by_another_user_is_held_by_them() -> None:
+    state = DeviceState(other_user="alice")
+    waits = WaitingJob(25, 0, ONE)
+    plan = Plan((), None, {25: NO_DEVICE})
+    found = gpu_activities(GPUS, {0: state}, (waits,), plan, {})
+    assert found[0] == waiting("memory held by another user (alice)")

@@ -178,6 +178,8 @@ export function gpu(index, more = {}) {
     numa_node: 0,
     near_cpus: '',
     nvlink: [],
+    share: 'time',
+    mps: null,
     slots: 1,
     state: 'free',
     memory_bytes: 140 * GIB,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
 
 from stoker.core.policy.forecast import forecast_steps
 from stoker.core.policy.forecast_error import add_error
@@ -65,7 +66,10 @@ class ForecastLog:
     def update(self, now: float) -> None:
         """Make a part of a forecast, or save errors, if that is due; called after every tick."""
         loop = self._loop
-        if now < self._due_at or loop.has_unrecorded:
+        if now < self._due_at:
+            return
+        if loop.has_unrecorded:  # the disk may be full
+            self._due_at = now + _INTERVAL_SECONDS
             return
         if loop.is_draining or not loop.takes_work or loop.is_paused:
             self._pending.clear()  # the starts of all jobs are delayed
@@ -75,7 +79,8 @@ class ForecastLog:
             self._save()
             if loop.revision != self._revision:
                 self._revision = loop.revision
-                self._begin(now)
+                with suppress(sqlite3.Error):  # the database is busy; the next one is soon
+                    self._begin(now)
         else:
             self._continue(self._steps, now)
         if self._steps is not None:

@@ -126,11 +126,11 @@ def _reason_of_job(
         whose = "another job" if owner is None else f"job {owner.job}"
         return f"cores or memory of the host are reserved for {whose}"
     free = max(0, device.memory - state.unreserved_bytes) if device.memory else capacity(device)
-    if amount_of(request, device) > free:
+    if amount_of(request, device) > free or state.other_user is not None:
         return held_words(state, own_user)
     if request.gpus > 1:
         return f"the waiting jobs need {plural(request.gpus, 'GPU')}"
-    return "the waiting jobs are about to start"
+    return None
 
 
 def held_words(state: DeviceState, own_user: str = "") -> str:
@@ -139,8 +139,9 @@ def held_words(state: DeviceState, own_user: str = "") -> str:
     >>> held_words(DeviceState(has_other_processes=True, other_users=("alice",)))
     'memory held by another user (alice)'
     """
-    users = [user for user in state.other_users if user != own_user]
-    if state.other_users and not users:
+    known = state.other_users or ((state.other_user,) if state.other_user else ())
+    users = [user for user in known if user != own_user]
+    if known and not users:
         return "memory held by a process that Stoker did not start"
     return "memory held by another user" + (f" ({', '.join(users)})" if users else "")
 
