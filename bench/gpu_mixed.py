@@ -1,6 +1,6 @@
 """Twelve different trainings on one real GPU: packed by Stoker, and by several fixed rules.
 
-python -m bench.gpu_mixed [--scale X] [--json FILE]
+python -m bench.gpu_mixed [--scale X] [--at-once 1,3,4,6,12] [--json FILE]
 
 Six small jobs, five of medium size, and one that saturates the GPU. All methods do the same work,
 so the wall times compare their throughput. Nothing tells Stoker how much memory a job needs.
@@ -69,13 +69,21 @@ class MixedSet:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--at-once", default="1,3,4,6,12")
     parser.add_argument("--json")
     options = parser.parse_args()
     mixed = MixedSet(options.scale)
-    rows = [mixed.by_hand(f"by hand, {count} at once", count) for count in (1, 3, 4, 6, 12)]
-    rows += [mixed.with_stoker("Stoker, --gpu-mem auto, unknown", "--gpu-mem", "auto")]
-    rows += [mixed.with_stoker("Stoker, --gpu-mem auto, known", "--gpu-mem", "auto")]
+    rows: list[dict[str, Any]] = []
+
+    def add(row: dict[str, Any]) -> None:
+        rows.append(row)
+        print(f"{row['how']}: {row['wall_s']:.1f} s", file=sys.stderr, flush=True)
+
+    for name in ("unknown", "known"):
+        add(mixed.with_stoker(f"Stoker, --gpu-mem auto, {name}", "--gpu-mem", "auto"))
     mixed.stoker("daemon", "stop")
+    for count in map(int, options.at_once.split(",")):
+        add(mixed.by_hand(f"by hand, {count} at once", count))
     best = min(row["wall_s"] for row in rows if row["how"].startswith("by hand"))
     print("| method | wall s | throughput, best by hand is 1 | failed | out of memory |")
     print("| --- | ---: | ---: | ---: | ---: |")
