@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.core.model import Start
-from stoker.core.policy import preemption
+from stoker.core.policy import decide, preemption
 from stoker.core.policy.placement import DevicePool
 from stoker.daemon import job_starter
 from stoker.daemon.job_starter import JobStarter
@@ -147,8 +147,10 @@ def test_job_that_is_asked_again_too_early_is_detected(
 def test_loop_that_keeps_no_gpus_for_the_job_that_needs_them_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Neither are GPUs kept while others leave, nor does the job come first when they have left."""
     monkeypatch.setattr(DevicePool, "keep", lambda *args: False)
-    with pytest.raises(Violation, match="seed"):
+    monkeypatch.setattr(decide, "_class_of", lambda job: 2 if job.request.preemptible else 1)
+    with pytest.raises(Violation, match=r"I10: job \d+ starts on GPUs .*, kept for job"):
         _run_block(0, tmp_path, preemptible=0.4, seeds=100)
 
 
