@@ -180,7 +180,7 @@ def test_json_has_all_fields_of_schema_1(lab: Lab) -> None:
     lab.submit("exit 3")
     lab.wait()
     listing = as_json(lab.ok("ls", "--json"))
-    assert sorted(listing) == ["counts", "jobs", "schema"]
+    assert sorted(listing) == ["counts", "jobs", "schema", "starts"]
     (job,) = listing["jobs"]
     assert " ".join(job) == FIELDS
     assert (job["state"], job["cause"], job["exit_code"], job["signal"]) == (
