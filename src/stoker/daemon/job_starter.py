@@ -137,7 +137,8 @@ class JobStarter:
             starts = self._preempter.allowed_starts(snapshot, plan)
             if not starts and plan.starts:
                 self.decision = snapshot, plan._replace(starts=())
-                state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
+                if self._gpus.demands():  # of other users, which may end without an event
+                    state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
                 break
             claimed = self._claim_all(starts)
             is_done = claimed == len(plan.starts) and not plan.has_room
