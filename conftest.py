@@ -16,7 +16,9 @@ import pytest
 
 from tests import system_packages
 
-_MAY_SKIP = ("tests/hardware/", "tests/faults/test_job_cgroups.py")
+_MAY_SKIP = (
+    "tests/hardware/", "tests/faults/test_job_cgroups.py", "tests/faults/test_enforced_limits.py"
+)  # fmt: skip
 
 
 def pytest_configure() -> None:

@@ -92,8 +92,9 @@ def test_each_node_of_a_job_has_the_cores_that_it_reserves(slurm_lab: SlurmLab) 
 
 def test_jobs_have_the_cores_that_they_reserve(slurm_lab: SlurmLab) -> None:
     """Jobs of one allocation run one after the other, because it has the cores of one."""
-    step = "test ! -e busy && touch busy && sleep 0.2 && rm busy && echo $SLURM_CPUS_PER_TASK"
-    show = f"{step} $OMP_NUM_THREADS"
+    busy = "busy-$SLURM_JOB_ID"
+    step = f"test ! -e {busy} && touch {busy} && sleep 0.2 && rm {busy}"
+    show = f"{step} && echo $SLURM_CPUS_PER_TASK $OMP_NUM_THREADS"
     file = slurm_lab.folder / "jobs.txt"
     file.write_text(f"{show}\n{show}\n{show}\n")
     flags = ("--gpus", "0", "--cpus", "2", "--mem", "64M", "--cwd", str(slurm_lab.files))

@@ -201,7 +201,15 @@ def test_why_prints_the_state_of_a_job_that_does_not_wait(lab: Lab) -> None:
     assert why(lab) == "no jobs are waiting"
     assert as_json(lab.ok("why", "2", "--json")) == {
         "schema": 2,
-        "jobs": [{"id": 2, "state": "failed", "reasons": ["it failed: exit 3"]}],
+        "jobs": [
+            {
+                "id": 2,
+                "state": "failed",
+                "reasons": ["it failed: exit 3"],
+                "starts_in": None,
+                "start_error": None,
+            }
+        ],
     }
 
 
