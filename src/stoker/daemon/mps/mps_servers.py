@@ -20,6 +20,7 @@ from stoker.daemon.mps.mps_folder import (
     READY,
     STARTING,
     MpsFolder,
+    MpsState,
     is_alive,
     recorded_states,
 )
@@ -53,7 +54,7 @@ class MpsServers:
         self._starting: dict[str, float] = {}  # when that fails (monotonic)
         self._problems: dict[str, _Problem] = {}
         self._joined: set[str] = set()  # GPUs whose MPS a job of this loop used
-        self._keepers: set[int] = set()  # PIDs of child processes
+        self._keepers: dict[int, str] = {}  # GPUs of child processes, by PID
         self._poll_at = 0.0
         self._watch_at = 0.0
 
@@ -119,6 +120,8 @@ class MpsServers:
             elif state is None or state.state != READY or not has_keeper:
                 if has_keeper or (state is not None and state.state == STARTING):
                     continue
+                if uuid in self._keepers.values():  # it has not taken its lock yet
+                    continue
                 del self._starting[uuid]  # join tries again
             else:
                 del self._starting[uuid]
@@ -135,7 +138,7 @@ class MpsServers:
 
     def pids(self) -> set[int]:
         """Child processes of this process that are not jobs."""
-        return self._keepers
+        return set(self._keepers)
 
     def close(self) -> None:
         """Stop MPS on all GPUs; where jobs still use it, when they have ended."""
@@ -157,12 +160,11 @@ class MpsServers:
         """Start keepers for control daemons whose keeper was killed, also before our start."""
         self._reap()
         for state in recorded_states():
-            may_run = state.state == STARTING or (
-                state.state == READY and (is_alive(state.control) or is_alive(state.server))
-            )
-            if may_run and state.uuid not in self._starting:
+            if _may_run(state) and state.uuid not in self._starting:
+                folder = MpsFolder(state.uuid)
                 try:
-                    if not MpsFolder(state.uuid).has_keeper():
+                    # A keeper may have ended between the two: then it has recorded that it stopped.
+                    if not folder.has_keeper() and _may_run(folder.read()):
                         self._spawn(state.uuid)
                 except OSError:
                     pass  # tried again soon
@@ -184,15 +186,23 @@ class MpsServers:
             setsigmask=(),
             setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD],
         )
-        self._keepers.add(pid)
+        self._keepers[pid] = uuid
 
     def _reap(self) -> None:
         for pid in list(self._keepers):
             try:
                 if os.waitpid(pid, os.WNOHANG)[0]:
-                    self._keepers.discard(pid)
+                    self._keepers.pop(pid, None)
             except ChildProcessError:  # reaped together with orphans of jobs
-                self._keepers.discard(pid)
+                self._keepers.pop(pid, None)
+
+
+def _may_run(state: MpsState | None) -> bool:
+    """Whether processes of MPS may run, according to what their keeper recorded."""
+    if state is None:
+        return False
+    is_ready = state.state == READY and (is_alive(state.control) or is_alive(state.server))
+    return is_ready or state.state == STARTING
 
 
 def _is_recent(at: float) -> bool:
