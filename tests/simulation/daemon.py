@@ -208,11 +208,11 @@ class SimOrphans:
     def stop(self, attempt: int, reason: str, grace: float) -> None:
         self._fuse.burn()
         orphan = self._by_attempt[attempt]
+        orphan.ends_by = None
         if orphan.kill_at is None:
             orphan.reason = reason
             self._world.signal(orphan.process, TERM)
             orphan.kill_at = self._world.clock.mono() + grace
-            orphan.ends_by = None
 
     def next_deadline(self) -> float | None:
         times = [
