@@ -87,7 +87,7 @@ class FakeMps:
         return self.state()
 
     def processes(self) -> dict[int, str]:
-        """All keepers, control daemons and servers: command by PID."""
+        """All monitors, control daemons and servers: command by PID."""
         wanted = f"FAKE_MPS={self.folder}".encode()
         found = {}
         for entry in os.listdir("/proc"):
@@ -96,7 +96,7 @@ class FakeMps:
                 command = Path(f"/proc/{entry}/cmdline").read_bytes().replace(b"\0", b" ").decode()
             except (OSError, ValueError):
                 continue
-            is_ours = CONTROL in command or SERVER in command or "keeper_process" in command
+            is_ours = CONTROL in command or SERVER in command or "monitor_process" in command
             if entry.isdigit() and wanted in environment and is_ours:
                 found[int(entry)] = command
         return found

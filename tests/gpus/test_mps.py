@@ -174,7 +174,7 @@ def test_job_runs_with_time_slices_where_mps_fails(mps_lab: GpuLab, mps: FakeMps
 def test_job_runs_with_time_slices_where_mps_hangs(mps_lab: GpuLab, mps: FakeMps) -> None:
     mps.hang()
     job = mps_lab.submit("--share", "mps", "--gpu-ids", "0", "true")
-    wait_until(lambda: "keeper" in str(mps.processes()), what="the keeper runs")
+    wait_until(lambda: "monitor" in str(mps.processes()), what="the monitor runs")
     other = mps_lab.submit("--gpu-ids", "1", "true")  # the loop does not wait for MPS
     assert mps_lab.wait(other) == 0
     assert mps_lab.state(job) == "queued"
@@ -242,17 +242,17 @@ def test_control_daemon_that_was_killed_is_started_again(
     assert mps_lab.wait(job) == 0
 
 
-def test_killed_keeper_is_replaced_and_adopts_the_control_daemon(
+def test_killed_monitor_is_replaced_and_adopts_the_control_daemon(
     host: GpuHost, mps_lab: GpuLab, mps: FakeMps
 ) -> None:
     gate = host.gate()
     job = mps_lab.start(gate, "--share", "mps", "-M", "1G", "--gpu-ids", "0")
     first = mps.wait_for("ready")
-    mps.kill(first["keeper"])
+    mps.kill(first["monitor"])
     more = mps_lab.submit("--share", "mps", "-M", "1G", "--gpu-ids", "0", "true")
     assert mps_lab.wait(more) == 0
     second = mps.wait_for("ready")
-    assert second["keeper"] != first["keeper"]
+    assert second["monitor"] != first["monitor"]
     assert (second["control"], len(mps.starts())) == (first["control"], 1)
     gate.open()
     assert mps_lab.wait(job) == 0
@@ -281,7 +281,7 @@ def test_leftover_control_daemon_is_ended_by_the_next_daemon(host: GpuHost, mps:
     gate = host.gate()
     job = lab.start(gate, "--share", "mps", "--gpu-ids", "0")
     state = mps.wait_for("ready")
-    mps.kill(state["keeper"])
+    mps.kill(state["monitor"])
     lab.kill_daemon()
     gate.open()
     assert lab.wait(job) == 0
@@ -374,12 +374,12 @@ def test_simulated_gpu_has_no_mps(host: GpuHost, mps: FakeMps) -> None:
     assert "MPS is not used: the GPU is simulated" in lab.ok("show", str(job))
 
 
-def test_keeper_that_is_asked_to_stop_waits_for_jobs(
+def test_monitor_that_is_asked_to_stop_waits_for_jobs(
     host: GpuHost, mps_lab: GpuLab, mps: FakeMps
 ) -> None:
     gate = host.gate()
     job = mps_lab.start(gate, "--share", "mps", "--gpu-ids", "0")
-    os.kill(mps.wait_for("ready")["keeper"], signal.SIGTERM)
+    os.kill(mps.wait_for("ready")["monitor"], signal.SIGTERM)
     more = mps_lab.submit("--gpus", "0", "true")
     assert mps_lab.wait(more) == 0
     assert mps.state()["state"] == "ready"
@@ -439,13 +439,13 @@ def test_gpu_that_another_user_has_leased_is_not_used_with_mps(
 ) -> None:
     assert mps_lab.wait(mps_lab.submit("--gpu-ids", "1", "true")) == 0  # creates the lease folder
     claim = DeviceClaim(host.uuids[0], "face:01:00.0", False, 80 * GIB, 5 * GIB)
-    ready, told = os.pipe()
+    ready, answer = os.pipe()
     child = os.fork()
     if not child:  # another user, who holds a part of the memory
         os.environ["STOKER_LEASE_DIR"] = mps_lab.env["STOKER_LEASE_DIR"]
         os.setresuid(65534, 0, 0)
         lease = try_take([claim])
-        os.write(told, b"1" if lease is not None else b"0")
+        os.write(answer, b"1" if lease is not None else b"0")
         signal.pause()
     try:
         assert os.read(ready, 1) == b"1"

@@ -191,15 +191,15 @@ def load_mps_view(device: Device, active: list[JobRow]) -> MpsView | None:
     )
     folder = MpsFolder(device.uuid)
     state = folder.read()
-    has_keeper = state is not None and folder.has_keeper()
-    missing = why_missing() if uses and not has_keeper else None
+    has_monitor = state is not None and folder.has_monitor()
+    missing = why_missing() if uses and not has_monitor else None
     if missing is not None:
         return MpsView("failed", missing, 0, 0)
     is_old = state is not None and time.time() - state.at > _SHOW_FAILURE_SECONDS
-    if state is None or (is_old and not uses and not has_keeper):
+    if state is None or (is_old and not uses and not has_monitor):
         return MpsView("stopped", None, 0, 0) if uses else None
     words = {READY: "running", STARTING: "starting", FAILED: "failed", STOPPED: "stopped"}
-    is_current = has_keeper or state.state == FAILED
+    is_current = has_monitor or state.state == FAILED
     shown = words.get(state.state, "stopped") if is_current else "stopped"
     return MpsView(shown, state.reason if shown == "failed" else None, state.server, state.deaths)
 

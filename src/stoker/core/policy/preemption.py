@@ -45,7 +45,7 @@ _HELPED = frozenset({NO_DEVICE, RESERVED, NO_CPU_SLOT, NO_HOST_ROOM, HOST_RESERV
 
 
 class Preemption(Record):
-    """Attempts that are asked to make room for a job (0: for somebody outside of the queue)."""
+    """Attempts that are asked to make room for a job (0: for another user)."""
 
     job: int
     devices: tuple[int, ...]

@@ -1,6 +1,6 @@
 """NVIDIA's `nvidia-cuda-mps-control`: start a control daemon, send it commands, find its processes.
 
-Every call has a time limit, because the driver may hang. Only the keeper process makes them.
+Every call has a time limit, because the driver may hang. Only the monitor process makes them.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class MpsControl:
             time.sleep(_POLL_SECONDS)
 
     def processes(self) -> list[int]:
-        """PIDs of the control daemon and its servers, also of an earlier keeper."""
+        """PIDs of the control daemon and its servers, also of an earlier monitor."""
         wanted = f"CUDA_MPS_PIPE_DIRECTORY={self._folder.pipe}".encode()
         ours = (pid for pid in read_processes() if is_own_mps_process(pid))
         recorded = self._recorded_pid()

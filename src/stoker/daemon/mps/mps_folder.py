@@ -2,10 +2,10 @@
 
     pipe/        CUDA_MPS_PIPE_DIRECTORY: the sockets of the control daemon
     log/         CUDA_MPS_LOG_DIRECTORY
-    keeper.lock  held by the keeper process (keeper_process.py)
+    monitor.lock  held by the monitor process (monitor_process.py)
     use.lock     held, shared, by each job under MPS and its processes (an inherited descriptor);
-                 the keeper takes it alone to stop MPS, so no job can start meanwhile
-    state        what the keeper knows, as JSON
+                 the monitor takes it alone to stop MPS, so no job can start meanwhile
+    state        what the monitor knows, as JSON
 
 All queues and foreground runs of a user share the folder, as MPS has one server for each user.
 """
@@ -27,13 +27,13 @@ _MAX_FOLDER_BYTES = 107 - len("/pipe/control_privileged")
 
 
 class MpsState(Record):
-    """The state of MPS on one GPU, as its keeper recorded it. Times are of the wall clock."""
+    """The state of MPS on one GPU, as its monitor recorded it. Times are of the wall clock."""
 
     uuid: str
     state: str  # STARTING, READY, FAILED or STOPPED
     at: float
     reason: str | None = None  # why it failed
-    keeper: int = 0  # PIDs; 0: none
+    monitor: int = 0  # PIDs; 0: none
     control: int = 0
     server: int = 0
     died_at: float | None = None  # when a control daemon or server died last
@@ -77,15 +77,15 @@ class MpsFolder:
             json.dump(state._asdict(), file)
         os.replace(f"{path}.new", path)
 
-    def take_keeper_lock(self) -> int | None:
-        """A descriptor that holds the lock of the keeper; None if another process holds it."""
-        return self._lock("keeper.lock", fcntl.LOCK_EX)
+    def take_monitor_lock(self) -> int | None:
+        """A descriptor that holds the lock of the monitor; None if another process holds it."""
+        return self._lock("monitor.lock", fcntl.LOCK_EX)
 
-    def has_keeper(self) -> bool:
-        """Whether a keeper process runs."""
-        if not os.path.exists(os.path.join(self.path, "keeper.lock")):
+    def has_monitor(self) -> bool:
+        """Whether a monitor process runs."""
+        if not os.path.exists(os.path.join(self.path, "monitor.lock")):
             return False
-        held = self._lock("keeper.lock", fcntl.LOCK_SH)
+        held = self._lock("monitor.lock", fcntl.LOCK_SH)
         if held is None:
             return True
         os.close(held)
@@ -151,7 +151,7 @@ def death_since(uuid: str, started_at: float) -> str | None:
     state = MpsFolder(uuid).read()
     if state is None:
         return None
-    # The keeper may not have noticed it yet.
+    # The monitor may not have noticed it yet.
     has_died = state.state == READY and not (is_alive(state.server) and is_alive(state.control))
     if has_died or (state.died_at is not None and state.died_at >= started_at):
         return "the MPS server of its GPU died while it ran"

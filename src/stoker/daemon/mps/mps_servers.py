@@ -1,4 +1,4 @@
-"""MPS as the loop uses it: jobs join it once its keeper reports that it is ready.
+"""MPS as the loop uses it: jobs join it once its monitor reports that it is ready.
 
 Nothing here waits. A GPU whose MPS is being started is closed for that moment, and `poll` tells the
 loop when it is ready or has failed. After a failure, jobs share the GPU by time slices, and MPS is
@@ -29,8 +29,8 @@ from stoker.errors import Error
 
 _POLL_SECONDS = 0.03
 _WATCH_SECONDS = 5.0
-# The keeper has its own limits; this one is for a keeper that hangs.
-_KEEPER_SECONDS = 3 * START_SECONDS
+# The monitor has its own limits; this one is for a monitor that hangs.
+_MONITOR_SECONDS = 3 * START_SECONDS
 _RETRY_SECONDS = 300.0
 
 
@@ -54,7 +54,7 @@ class MpsServers:
         self._starting: dict[str, float] = {}  # when that fails (monotonic)
         self._problems: dict[str, _Problem] = {}
         self._joined: set[str] = set()  # GPUs whose MPS a job of this loop used
-        self._keepers: dict[int, str] = {}  # GPUs of child processes, by PID
+        self._monitors: dict[int, str] = {}  # GPUs of child processes, by PID
         self._poll_at = 0.0
         self._watch_at = 0.0
 
@@ -74,14 +74,14 @@ class MpsServers:
                 self._fail(uuid, why)
                 return None
             folder.prepare()
-            has_keeper = folder.has_keeper()
+            has_monitor = folder.has_monitor()
             state = folder.read()
-            if has_keeper and state is not None and state.state == READY:
+            if has_monitor and state is not None and state.state == READY:
                 held = folder.join()
                 if held is not None:
                     self._joined.add(uuid)
                     return MpsSession(held, job_variables(folder, request))
-            if not has_keeper:
+            if not has_monitor:
                 # Another queue of this user may have tried it.
                 if state is not None and state.state == FAILED and _is_recent(state.at):
                     self._fail(uuid, state.reason or "it does not start")
@@ -91,17 +91,17 @@ class MpsServers:
             why = error.message if isinstance(error, Error) else str(error.strerror)
             self._fail(uuid, why)
             return None
-        self._starting.setdefault(uuid, time.monotonic() + _KEEPER_SECONDS)
+        self._starting.setdefault(uuid, time.monotonic() + _MONITOR_SECONDS)
         return None
 
     def leave(self, uuid: str) -> None:
         """A job without MPS uses the GPU: stop MPS there if no job uses it."""
         if uuid in self._joined:
             self._joined.discard(uuid)
-            _stop_keeper(uuid)
+            _stop_monitor(uuid)
 
     def poll(self, now: float) -> bool:
-        """Look after keepers; True if that may change a decision. Called in every tick."""
+        """Look after monitors; True if that may change a decision. Called in every tick."""
         if now >= self._watch_at:
             self._watch_at = now + _WATCH_SECONDS
             self._watch()
@@ -112,15 +112,15 @@ class MpsServers:
         self._reap()
         for uuid, deadline in list(self._starting.items()):
             folder = MpsFolder(uuid)
-            state, has_keeper = folder.read(), folder.has_keeper()
-            if state is not None and state.state == FAILED and not has_keeper:
+            state, has_monitor = folder.read(), folder.has_monitor()
+            if state is not None and state.state == FAILED and not has_monitor:
                 self._fail(uuid, state.reason or "it does not start")
             elif now > deadline:
-                self._fail(uuid, f"it did not start within {_KEEPER_SECONDS:.0f} seconds")
-            elif state is None or state.state != READY or not has_keeper:
-                if has_keeper or (state is not None and state.state == STARTING):
+                self._fail(uuid, f"it did not start within {_MONITOR_SECONDS:.0f} seconds")
+            elif state is None or state.state != READY or not has_monitor:
+                if has_monitor or (state is not None and state.state == STARTING):
                     continue
-                if uuid in self._keepers.values():  # it has not taken its lock yet
+                if uuid in self._monitors.values():  # it has not taken its lock yet
                     continue
                 del self._starting[uuid]  # join tries again
             else:
@@ -138,13 +138,13 @@ class MpsServers:
 
     def pids(self) -> set[int]:
         """Child processes of this process that are not jobs."""
-        return set(self._keepers)
+        return set(self._monitors)
 
     def close(self) -> None:
         """Stop MPS on all GPUs; where jobs still use it, when they have ended."""
         for state in recorded_states():
             if state.state in (READY, STARTING):
-                _stop_keeper(state.uuid)
+                _stop_monitor(state.uuid)
 
     def _fail(self, uuid: str, why: str) -> None:
         self._starting.pop(uuid, None)
@@ -157,14 +157,14 @@ class MpsServers:
         return bool(old)
 
     def _watch(self) -> None:
-        """Start keepers for control daemons whose keeper was killed, also before our start."""
+        """Start monitors for control daemons whose monitor was killed, also before our start."""
         self._reap()
         for state in recorded_states():
             if _may_run(state) and state.uuid not in self._starting:
                 folder = MpsFolder(state.uuid)
                 try:
-                    # A keeper may have ended between the two: then it has recorded that it stopped.
-                    if not folder.has_keeper() and _may_run(folder.read()):
+                    # If a monitor ended between the two, it has recorded that it stopped.
+                    if not folder.has_monitor() and _may_run(folder.read()):
                         self._spawn(state.uuid)
                 except OSError:
                     pass  # tried again soon
@@ -172,7 +172,7 @@ class MpsServers:
     def _spawn(self, uuid: str) -> None:
         env = dict(os.environ)
         env.pop("STOKER_PROCESS_TAGS", None)  # started by a job, it does not belong to that job
-        module = "stoker.daemon.mps.keeper_process"
+        module = "stoker.daemon.mps.monitor_process"
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-P", "-m", module, uuid, str(self._idle_seconds)],
@@ -186,19 +186,19 @@ class MpsServers:
             setsigmask=(),
             setsigdef=[signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD],
         )
-        self._keepers[pid] = uuid
+        self._monitors[pid] = uuid
 
     def _reap(self) -> None:
-        for pid in list(self._keepers):
+        for pid in list(self._monitors):
             try:
                 if os.waitpid(pid, os.WNOHANG)[0]:
-                    self._keepers.pop(pid, None)
+                    self._monitors.pop(pid, None)
             except ChildProcessError:  # reaped together with orphans of jobs
-                self._keepers.pop(pid, None)
+                self._monitors.pop(pid, None)
 
 
 def _may_run(state: MpsState | None) -> bool:
-    """Whether processes of MPS may run, according to what their keeper recorded."""
+    """Whether processes of MPS may run, according to what their monitor recorded."""
     if state is None:
         return False
     is_ready = state.state == READY and (is_alive(state.control) or is_alive(state.server))
@@ -209,13 +209,13 @@ def _is_recent(at: float) -> bool:
     return 0 <= time.time() - at < _RETRY_SECONDS
 
 
-def _stop_keeper(uuid: str) -> None:
-    """Ask the keeper of a GPU to stop MPS as soon as no job uses it."""
+def _stop_monitor(uuid: str) -> None:
+    """Ask the monitor of a GPU to stop MPS as soon as no job uses it."""
     folder = MpsFolder(uuid)
     try:
         state = folder.read()
-        if state is not None and state.keeper and folder.has_keeper():
-            os.kill(state.keeper, signal.SIGTERM)
+        if state is not None and state.monitor and folder.has_monitor():
+            os.kill(state.monitor, signal.SIGTERM)
     except OSError:
         pass
 

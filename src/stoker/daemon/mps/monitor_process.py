@@ -1,10 +1,10 @@
-"""The keeper: starts the MPS control daemon of one GPU, watches it, and stops it when it is idle.
+"""The monitor: starts the MPS control daemon of one GPU, watches it, and stops it when it is idle.
 
-    python -m stoker.daemon.mps.keeper_process UUID IDLE_SECONDS
+    python -m stoker.daemon.mps.monitor_process UUID IDLE_SECONDS
 
 It belongs to no daemon, because jobs under MPS outlive the daemon that started them: a daemon that
 starts finds it by its lock. It exits when no job used MPS for IDLE_SECONDS, or, after SIGTERM, as
-soon as no job uses it. A keeper that was killed leaves its control daemon to the next keeper.
+soon as no job uses it. A monitor that was killed leaves its control daemon to the next monitor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_DEATHS = 5
 _DEATH_SECONDS = 300.0
 
 
-class Keeper:
+class Monitor:
     def __init__(self, folder: MpsFolder, idle_seconds: float) -> None:
         self._folder = folder
         self._control = MpsControl(folder)
@@ -50,7 +50,7 @@ class Keeper:
             uuid=folder.uuid,
             state=STARTING,
             at=time.time(),
-            keeper=os.getpid(),
+            monitor=os.getpid(),
             died_at=time.time() if has_died else None if earlier is None else earlier.died_at,
             deaths=0 if earlier is None else earlier.deaths + has_died,
         )
@@ -74,7 +74,7 @@ class Keeper:
             self._save(state=FAILED, reason=str(error), control=0, server=0)
 
     def _start(self) -> None:
-        """Adopt the control daemon of an earlier keeper, or start one. Raises MpsError."""
+        """Adopt the control daemon of an earlier monitor, or start one. Raises MpsError."""
         if self._control.control_pid():
             try:
                 self._control.start_server()
@@ -181,7 +181,7 @@ def _is_whole(state: MpsState) -> bool:
 
 
 def main() -> None:
-    """Keep MPS on one GPU, unless another keeper does."""
+    """Keep MPS on one GPU, unless another monitor does."""
     uuid, idle_seconds = sys.argv[1], float(sys.argv[2])
     os.umask(0o077)
     os.chdir("/")
@@ -190,13 +190,13 @@ def main() -> None:
     try:
         folder.prepare()
         deadline = time.monotonic() + _LOCK_SECONDS
-        while (lock := folder.take_keeper_lock()) is None:
+        while (lock := folder.take_monitor_lock()) is None:
             if time.monotonic() > deadline:
-                return  # another keeper
+                return  # another monitor
             time.sleep(0.01)
     except (Error, OSError) as error:
         raise SystemExit(f"error: {error}") from None
-    Keeper(folder, idle_seconds).work()
+    Monitor(folder, idle_seconds).work()
     os.close(lock)
 
 
