@@ -34,6 +34,7 @@ bench: $(VENV)/dev
 
 docs: $(VENV)/dev
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m stoker.cli.man_pages build/man/man1
 
 clean:
 	rm -rf $(VENV)

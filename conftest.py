@@ -17,7 +17,8 @@ import pytest
 from tests import system_packages
 
 _MAY_SKIP = (
-    "tests/hardware/", "tests/faults/test_job_cgroups.py", "tests/faults/test_enforced_limits.py"
+    "tests/hardware/", "tests/faults/test_job_cgroups.py", "tests/faults/test_enforced_limits.py",
+    "in_other_pythons",
 )  # fmt: skip
 
 

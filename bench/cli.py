@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -66,7 +66,8 @@ def measure_cli(lab: Lab, sizes: Sequence[int], samples: int) -> Section:
         else:
             daemon = stack.enter_context(stoker_daemon(lab.fresh_folder(), lab.environ, 4))
             submit = _stoker(daemon, "submit", "-q", "--hold", "true")
-            timings = time_in_turns(lab, [submit, *calls], samples, None)
+            in_git = replace(submit, label=f"{submit.label} # in git", folder=_repository(lab))
+            timings = time_in_turns(lab, [submit, in_git, *calls], samples, None)
             timings += _lists(lab, daemon, sizes, samples)
     text = table(HEADINGS, [timing.row() for timing in timings])
     if missing:
@@ -94,6 +95,18 @@ def time_in_turns(
 def _stoker(daemon: Daemon, *words: str) -> Call:
     command = [*stoker_command(), *words]
     return Call(" ".join(("stoker", *words)), command, daemon.environ, daemon.folder)
+
+
+def _repository(lab: Lab) -> Path:
+    """A git work tree with 1,000 files in one commit, of which one has changed."""
+    folder = lab.fresh_folder()
+    for index in range(1000):
+        (folder / f"file{index}.py").write_text(f"x = {index}\n")
+    name = ["-c", "user.name=bench", "-c", "user.email=bench@localhost"]
+    for words in (["init", "-q"], ["add", "."], [*name, "commit", "-q", "-m", "files"]):
+        process.run(["git", *words], lab.environ, folder=folder)
+    (folder / "file0.py").write_text("x = -1\n")
+    return folder
 
 
 def _lists(lab: Lab, daemon: Daemon, sizes: Sequence[int], samples: int) -> list[Timing]:

@@ -3,7 +3,8 @@
 python -m bench.gpu [--steps N] [--jobs N] [--model mlp|resnet|transformer] [--repeats N] [--json F]
 
 All runs use the same torch program (tests/hardware/train.py). Wall times include startup, as they
-do for a user. The rows with MPS are left out where NVIDIA's program for it is missing.
+do for a user. One at a time is measured only once. The rows with MPS are left out where NVIDIA's
+program for it is missing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -32,27 +34,28 @@ class Lab:
         self.env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         self.env["STOKER_STATE_DIR"] = str(self.root / "state")
 
-    def stoker(self, *words: str) -> str:
+    def stoker(self, *words: str, stdin: str = "") -> str:
         argv = [sys.executable, "-m", "stoker", *words]
-        return subprocess.run(argv, env=self.env, check=True, capture_output=True, text=True).stdout
+        done = subprocess.run(argv, env=self.env, check=True, input=stdin, capture_output=True,
+                              text=True)  # fmt: skip
+        return done.stdout
 
     def command(self, report: Path) -> list[str]:
         model = [] if self.model == "mlp" else ["--model", self.model]
         return [sys.executable, str(TRAIN), *model, f"--steps={self.steps}", f"--report={report}"]
 
-    def reports(self) -> list[Path]:
+    def reports(self, profile: str = "known") -> list[Path]:
         """Report paths that differ only in numbers, so that all commands share one profile."""
-        folder = self.root / str(len(list(self.root.iterdir())))
-        folder.mkdir()
+        folder = self.root / profile
+        folder = folder / str(len(list(folder.iterdir())) if folder.exists() else 0)
+        folder.mkdir(parents=True)
         return [folder / str(number) for number in range(self.jobs)]
 
-    def run_with_stoker(self, name: str, *flags: str) -> dict[str, Any]:
-        reports = self.reports()
+    def run_with_stoker(self, name: str, *flags: str, profile: str = "known") -> dict[str, Any]:
+        reports = self.reports(profile)
+        lines = "".join(f"{shlex.join(self.command(report))}\n" for report in reports)
         began = time.time()
-        ids = [
-            self.stoker("submit", "-q", *flags, "--", *self.command(report)).strip()
-            for report in reports
-        ]
+        ids = self.stoker("submit", "-q", *flags, "--file", "-", stdin=lines).split()
         self.stoker("wait", "-q", *ids)
         row = summary(name, reports, time.time() - began)
         if "mps" in flags:
@@ -86,25 +89,28 @@ def summary(name: str, reports: list[Path], wall: float) -> dict[str, Any]:
     span = max(fact["last"] for fact in facts) - min(fact["first"] for fact in facts)
     overlap = min(f["last"] for f in facts) - max(f["first"] for f in facts)
     rate = sum(fact["steps"] / (fact["last"] - fact["first"]) for fact in facts)
+    print(f"{name}: {wall:.1f} s", file=sys.stderr, flush=True)
     return {"how": name, "wall_s": wall, "steps": steps, "span_s": span, "overlap_s": overlap,
             "sum_of_rates": rate, "steps_per_wall_s": steps / wall}  # fmt: skip
 
 
-def rows_of(lab: Lab, memory: str, with_mps: bool) -> list[dict[str, Any]]:
+def rows_of(lab: Lab, memory: str, with_mps: bool, repeat: int) -> list[dict[str, Any]]:
     """One repeat: every method once, in the same order."""
+    fresh = "fresh_" + "abcdefghij"[repeat]  # its letters make it another profile
+    auto = ("--gpu-mem", "auto")
     rows = [
-        lab.run_with_stoker("stoker, one at a time"),
-        lab.run_with_stoker(f"stoker, --gpu-mem {memory}", "--gpu-mem", memory),
         lab.run_manually("manual, 4 at once", 4),
         lab.run_manually("manual, 8 at once", 8),
-        lab.run_with_stoker("stoker, --gpu-mem auto", "--gpu-mem", "auto"),
+        lab.run_with_stoker("stoker, --gpu-mem auto, unknown profile", *auto, profile=fresh),
+        lab.run_with_stoker("stoker, --gpu-mem auto, known profile", *auto, profile=fresh),
+        lab.run_with_stoker(f"stoker, --gpu-mem {memory}", "--gpu-mem", memory),
     ]
     if with_mps:
         mps = ("--share", "mps", "--gpu-mem")
         rows += [
             lab.run_manually_with_mps("manual, 8 at once with MPS", 8),
             lab.run_with_stoker(f"stoker, --share mps --gpu-mem {memory}", *mps, memory),
-            lab.run_with_stoker("stoker, --share mps --gpu-mem auto", *mps, "auto"),
+            lab.run_with_stoker("stoker, --share mps --gpu-mem auto", *mps, "auto", profile=fresh),
         ]
     return rows
 
@@ -138,7 +144,10 @@ def main() -> None:
     lab = Lab(options.steps, options.jobs, options.model)
     lab.run_manually("warm-up", 2)
     with_mps = has_mps()
-    repeats = [rows_of(lab, options.gpu_mem, with_mps) for _ in range(options.repeats)]
+    one = lab.run_with_stoker("stoker, one at a time")
+    repeats = [
+        [one, *rows_of(lab, options.gpu_mem, with_mps, repeat)] for repeat in range(options.repeats)
+    ]
     lab.stoker("daemon", "stop")
     for number, rows in enumerate(repeats, 1):
         print(f"repeat {number}, {options.model}:\n")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,12 +28,15 @@ _JOBS = [*[("mlp", 6000)] * 6, *[("resnet", 1200)] * 3, *[("transformer", 1500)]
 class MixedSet:
     def __init__(self, scale: float) -> None:
         self.root = Path(tempfile.mkdtemp(prefix="sb-mixed-"))
+        self.rounds = 0
         self.jobs = [(model, max(50, int(steps * scale))) for model, steps in _JOBS]
         self.env = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
         self.env["STOKER_STATE_DIR"] = str(self.root / "state")
 
     def commands(self) -> list[list[str]]:
-        folder = Path(tempfile.mkdtemp(dir=self.root))
+        self.rounds += 1  # a number, so that the commands of all rounds have the same profiles
+        folder = self.root / str(self.rounds)
+        folder.mkdir()
         reports = [folder / str(number) for number in range(len(self.jobs))]
         return [
             [sys.executable, str(TRAIN), "--model", model, f"--steps={steps}", f"--report={report}"]
@@ -51,18 +55,20 @@ class MixedSet:
         return {"how": name, "wall_s": time.time() - began, "failed": failed}
 
     def with_stoker(self, name: str, *flags: str) -> dict[str, Any]:
+        lines = "".join(f"{shlex.join(words)}\n" for words in self.commands())
         began = time.time()
-        ids = [self.stoker("submit", "-q", *flags, "--", *words) for words in self.commands()]
-        self.stoker("wait", "-q", *(id.strip() for id in ids), check=False)
+        ids = self.stoker("submit", "-q", *flags, "--file", "-", stdin=lines).split()
+        self.stoker("wait", "-q", *ids, check=False)
         wall = time.time() - began
-        jobs = json.loads(self.stoker("show", "--json", *(id.strip() for id in ids)))["jobs"]
+        jobs = json.loads(self.stoker("show", "--json", *ids))["jobs"]
         oom = sum(a["cause"] == "gpu_oom" for job in jobs for a in job["history"])
         failed = sum(job["state"] != "done" for job in jobs)
         return {"how": name, "wall_s": wall, "failed": failed, "out_of_memory": oom}
 
-    def stoker(self, *words: str, check: bool = True) -> str:
+    def stoker(self, *words: str, check: bool = True, stdin: str = "") -> str:
         argv = [sys.executable, "-m", "stoker", *words]
-        done = subprocess.run(argv, env=self.env, check=check, capture_output=True, text=True)
+        done = subprocess.run(argv, env=self.env, check=check, input=stdin, capture_output=True,
+                              text=True)  # fmt: skip
         return done.stdout
 
 

@@ -19,7 +19,7 @@ import { build } from 'esbuild';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(here, '../src/stoker/web/static');
-const BUDGET = 90_000; // bytes, gzipped
+const BUDGET = 140_000; // bytes, gzipped
 
 /** The hash of the path and content of each file, sorted by path; hatch_build.py computes the same. */
 export function sourceHash() {

@@ -158,7 +158,7 @@ class Lab:
         connection = sqlite3.connect(path)
         try:
             row = connection.execute("SELECT value FROM meta WHERE key = 'tag'").fetchone()
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeDecodeError):  # damaged; its text may not be UTF-8
             return None
         finally:
             connection.close()

@@ -55,9 +55,15 @@ def needs() -> list[Need]:
         Need("mount", ("mount",), shutil.which("mount") is not None),
         Need("file systems in files", ("e2fsprogs",), shutil.which("mkfs.ext4") is not None),
         Need("a browser", ("chromium", "fonts-dejavu-core"), browser() is not None),
+        Need("Firefox", ("firefox-esr",), firefox() is not None),
         Need(
             "an ssh server", ("openssh-server", "openssh-client"), os.path.exists("/usr/sbin/sshd")
         ),
+        Need("zsh", ("zsh",), shutil.which("zsh") is not None),
+        Need("fish", ("fish",), shutil.which("fish") is not None),
+        Need("groff", ("groff-base",), shutil.which("groff") is not None),
+        Need("man", ("man-db",), shutil.which("man") is not None),
+        Need("git", ("git",), shutil.which("git") is not None),
         Need("rsync", ("rsync",), shutil.which("rsync") is not None),
         Need("other locales", ("locales",), _has_locale_sources()),
         Need("CPython's own tests", (f"libpython{_VERSION}-testsuite",), bool(cpython_tests())),
@@ -68,6 +74,13 @@ def browser() -> str | None:
     """The path of Chromium; the variable CHROMIUM overrides it."""
     names = ("chromium", "chromium-browser", "google-chrome")
     return os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, names)), None)
+
+
+def firefox() -> str | None:
+    """The path of Firefox; the variable FIREFOX overrides it."""
+    return os.environ.get("FIREFOX") or next(
+        filter(None, map(shutil.which, ("firefox-esr", "firefox"))), None
+    )
 
 
 def _has_locale_sources() -> bool:

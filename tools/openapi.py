@@ -13,13 +13,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from fastapi import FastAPI
 
-from stoker.web import routes_read, routes_write
+from stoker.web.app import ROUTERS
 
 
 def document() -> dict[str, object]:
     app = FastAPI(title="Stoker")
-    app.include_router(routes_write.router)
-    app.include_router(routes_read.router)
+    for router in ROUTERS:
+        app.include_router(router)
     return app.openapi()
 
 

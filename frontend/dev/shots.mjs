@@ -2,6 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { chromium } from 'playwright-core';
 import { Fake } from '../../tests/web_ui/fake.mjs';
+import { someFiles } from '../../tests/web_ui/files.mjs';
 
 const folder = process.argv[2] ?? '/tmp/stoker-shots';
 const only = process.argv[3];
@@ -15,6 +16,7 @@ const browser = await chromium.launch({
 for (const count of [0, 30, 10_000]) {
   const fake = await new Fake(count).listen();
   const live = [...fake.jobs.values()].find((one) => one.state === 'running');
+  if (live) fake.files = new Map([[live.id, someFiles()]]);
   const bad = [...fake.jobs.values()].find((one) => one.state === 'failed');
   const waiting = [...fake.jobs.values()].find((one) => one.state === 'queued');
   const screens =

@@ -329,9 +329,55 @@ export const rerunFailed = (name: string) =>
     );
   });
 
-export const extendSweep = async (name: string, trials: number) => {
-  await post(sweepPath(name), { action: 'extend', trials });
+/** `expected`: the number of trials on the screen, so that a request that is sent twice adds once. */
+export const extendSweep = async (name: string, trials: number, expected: number | null) => {
+  await post(sweepPath(name), {
+    action: 'extend',
+    trials,
+    ...(expected === null ? {} : { expected }),
+  });
   notify(`${plural(trials, 'trial')} added to ${name}`, `sweep ${name}`);
 };
+
+interface Added extends Acted {
+  added: number;
+  commands: string[];
+}
+
+/** What adding these values of parameters, or this point, would do. */
+export const previewAdded = (name: string, values: [string, string][], isPoint: boolean) =>
+  post<Added>(sweepPath(name), {
+    action: 'add',
+    parameters: Object.fromEntries(values),
+    point: isPoint,
+    dry_run: true,
+  });
+
+export const addToSweep = async (
+  name: string,
+  parameters: Record<string, string>,
+  isPoint: boolean,
+) => {
+  const { added } = await post<Added>(sweepPath(name), {
+    action: 'add',
+    parameters,
+    point: isPoint,
+  });
+  notify(
+    added ? `${plural(added, 'trial')} added to ${name}` : `${name} already has these trials`,
+    `sweep ${name}`,
+  );
+};
+
+export const removeSweep = async (name: string, isWithJobs: boolean) => {
+  const { removed_jobs: jobs } = await post<{ removed_jobs: number }>(sweepPath(name), {
+    action: 'rm',
+    jobs: isWithJobs,
+  });
+  notify(`Sweep ${name} removed${jobs ? `, with ${plural(jobs, 'job')}` : ''}`, `sweep ${name}`);
+  go('#/sweeps');
+};
+
+export const cloneSweepHref = (name: string) => href(['submit'], { kind: 'sweep', clone: name });
 
 const cap = (text: string) => text[0]!.toUpperCase() + text.slice(1);

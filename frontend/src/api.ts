@@ -8,6 +8,8 @@ export class ApiError extends Error {
     message: string,
     readonly hint = '',
     readonly field: string | null = null,
+    /** The part of a filter that the error is about: start and end. */
+    readonly at: [number, number] | null = null,
   ) {
     super(message);
   }
@@ -60,6 +62,7 @@ export async function request(
     String(error.message ?? response.statusText),
     String(error.hint ?? ''),
     error.field ?? null,
+    error.at ?? null,
   );
 }
 
@@ -70,6 +73,9 @@ export async function post<T>(path: string, body: unknown, stop?: AbortSignal): 
   const response = await request('POST', path, body, stop);
   return response.status === 204 ? (undefined as T) : response.json();
 }
+
+export const patch = async (path: string, body: unknown): Promise<void> =>
+  void (await request('PATCH', path, body));
 
 /** The query string of all values that are set: `?a=1&b=2`. */
 export function query(values: Record<string, string | number | null | undefined>): string {

@@ -5,9 +5,12 @@ import { clock, count } from './format';
 import { DialogHost } from './parts/dialog';
 import { showHelp } from './parts/help';
 import { Icon } from './parts/icons';
+import { NotificationButton } from './parts/notification-settings';
+import { SelectionBar } from './parts/selection-bar';
 import { Toasts } from './parts/toast';
 import { Empty } from './parts/bits';
 import { go, href, jobHref, route } from './route';
+import { CompareScreen } from './screens/compare';
 import { GpusScreen } from './screens/gpus';
 import { HistoryScreen } from './screens/history';
 import { JobScreen } from './screens/job';
@@ -37,6 +40,7 @@ function Screen() {
     return second === undefined ? <SweepsScreen /> : <SweepScreen key={second} name={second} />;
   if (first === 'history') return <HistoryScreen />;
   if (first === 'gpus') return <GpusScreen />;
+  if (first === 'compare') return <CompareScreen />;
   if (first === 'submit') return <SubmitScreen />;
   return (
     <Empty title="Not found">
@@ -92,6 +96,7 @@ export function App() {
         <span class="grow" />
         <Search />
         <Status />
+        <NotificationButton />
         <button
           class="icon"
           onClick={toggle}
@@ -119,6 +124,7 @@ export function App() {
       >
         <Screen />
       </main>
+      <SelectionBar />
       <Toasts />
       <DialogHost />
     </>

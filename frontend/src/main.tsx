@@ -2,6 +2,7 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, isSignedIn } from './api';
+import * as notifications from './browser-notifications';
 import { App } from './app';
 import * as keys from './keys';
 import * as places from './places';
@@ -18,6 +19,15 @@ import './style/base.css';
 import './style/parts.css';
 import './style/screens.css';
 import './style/log.css';
+import './style/parallel.css';
+import './style/notes.css';
+import './style/sweep-actions.css';
+import './style/curves.css';
+import './style/compare.css';
+import './style/files.css';
+import './style/run.css';
+import './style/timeline.css';
+import './style/tables.css';
 
 /** Return the token from the address, and remove it from the address and the browser history. */
 function takeToken(): string | null {
@@ -38,6 +48,7 @@ addEventListener('hashchange', () => {
     );
 });
 theme.watchSystem();
+notifications.start();
 places.trackScrolling();
 route.watchAddress();
 keys.listen({

@@ -83,7 +83,7 @@ async function fetchAll(): Promise<void> {
       setTime(all.now);
       // A newer delta may have arrived before this response; never go back to an older event id.
       eventId = Math.max(eventId, all.event_id);
-      running.value = all.running;
+      running.value = all.running.map(withStartTime);
       queue.value = all.queue.map(withStartTime);
       recent.value = all.recent;
       gpus.value = all.gpus;
@@ -151,10 +151,11 @@ function merged<T>(old: T[], changed: T[], key: (one: T) => string): T[] {
   return [...kept, ...fresh.values()];
 }
 
-/** Convert `starts_in`, which counts from the time of the response, to a point in time. */
+/** Convert `starts_in` and `run.ends_in`, which count from the time of the response, to points in time. */
 const withStartTime = (job: Job): Job => ({
   ...job,
   starts_at: job.starts_in == null ? null : asOf.value + job.starts_in,
+  ends_at: job.run?.ends_in == null ? null : asOf.value + job.run.ends_in,
 });
 
 function applyJobs(changed: Job[], removed: number[]): void {
@@ -176,12 +177,18 @@ function applyJobs(changed: Job[], removed: number[]): void {
     .slice(0, RECENT_SHOWN);
 }
 
-/** Apply the server's queue order and wait reasons. */
+/** Apply the server's queue order, wait reasons and what running jobs report. */
 function applyQueue(delta: Delta): void {
   const { waits } = delta;
   if (waits && Object.keys(waits).length) {
     queue.value = queue.value.map((job) =>
       waits[job.id] ? withStartTime({ ...job, ...waits[job.id] }) : job,
+    );
+  }
+  const { runs } = delta;
+  if (runs && Object.keys(runs).length) {
+    running.value = running.value.map((job) =>
+      runs[job.id] ? withStartTime({ ...job, run: runs[job.id]! }) : job,
     );
   }
   if (!delta.queue) return;

@@ -1,6 +1,6 @@
 // The stream of changes. A browser allows six connections to a server, so all tabs of one browser
 // share a stream: the tab that holds a Web Lock reads it and broadcasts every event to the others.
-// Hidden tabs release the lock.
+// Hidden tabs release the lock, unless they have to notify about jobs (browser-notifications.ts).
 import { signal } from '@preact/signals';
 import { ApiError, isSignedIn, whenUnreachable } from './api';
 import { EventReader } from './events';
@@ -31,6 +31,8 @@ type Message =
 let handlers: Handlers;
 let stop: AbortController | null = null;
 let wake: (() => void) | null = null;
+let reads = false;
+let staysWhenHidden = () => false;
 const isShared = 'locks' in navigator && 'BroadcastChannel' in self; // locks need localhost or https
 const channel = isShared ? new BroadcastChannel('stoker') : null;
 
@@ -38,7 +40,7 @@ export function start(given: Handlers): void {
   handlers = given;
   whenUnreachable(markStale);
   channel?.addEventListener('message', (event: MessageEvent<Message>) => {
-    if (document.hidden || stop?.signal.aborted) return;
+    if (stop === null || stop.signal.aborted) return;
     const message = event.data;
     if (message.kind !== 'health') recordStreamContact();
     else if (message.health === 'live') recordContact();
@@ -46,12 +48,23 @@ export function start(given: Handlers): void {
     else if (message.kind === 'reset') void handlers.reset().catch(() => undefined);
     else if (message.kind === 'health') setHealth(message.health, message.retryAt, false);
   });
-  document.addEventListener('visibilitychange', () => (document.hidden ? pause() : resume()));
+  document.addEventListener('visibilitychange', () => {
+    if (!document.hidden) resume();
+    else if (!staysWhenHidden()) pause();
+  });
   addEventListener('pagehide', pause);
   addEventListener('pageshow', (event) => event.persisted && resume());
   addEventListener('online', retryNow);
-  if (!document.hidden) resume();
+  if (!document.hidden || staysWhenHidden()) resume();
 }
+
+/** Let hidden tabs go on while `isNeeded` returns true. */
+export function keepReading(isNeeded: () => boolean): void {
+  staysWhenHidden = isNeeded;
+}
+
+/** Whether this tab is the one that reads the stream. */
+export const isReading = () => reads;
 
 export function retryNow(): void {
   wake?.();
@@ -112,6 +125,15 @@ function setHealth(now: Health, at = 0, isBroadcast = true): void {
 }
 
 async function read(paused: AbortSignal): Promise<void> {
+  reads = true;
+  try {
+    await readUntilPaused(paused);
+  } finally {
+    reads = false;
+  }
+}
+
+async function readUntilPaused(paused: AbortSignal): Promise<void> {
   for (let failures = 0; !paused.aborted;) {
     try {
       await readOnce(paused, () => {

@@ -32,22 +32,35 @@ export type State =
 
 type OverviewResponse = Got<'/api/overview'>;
 type WithState<T> = Omit<T, 'state'> & { state: State };
-type WaitingFields = Pick<OverviewResponse['queue'][number], 'starts_in' | 'start_error' | 'ready'>;
+type WaitingFields = Pick<
+  OverviewResponse['queue'][number],
+  'why_short' | 'starts_in' | 'start_error' | 'ready'
+>;
+export type Run = OverviewResponse['running'][number]['run'];
 
 export interface Job extends WithState<Got<'/api/jobs'>['jobs'][number]>, Partial<WaitingFields> {
   why?: string | string[] | null;
   /** `starts_in` in seconds of the server's clock; computed in the browser for the countdown. */
   starts_at?: number | null;
+  run?: Run | null;
+  /** The same for `run.ends_in`. */
+  ends_at?: number | null;
 }
 
 export type JobDetail = WithState<Got<'/api/jobs/{id}'>['job']>;
+export type WhatIf = JobDetail['what_if'][number];
+export type Diff = Got<'/api/jobs/{id}/diff'>;
 export type Attempt = JobDetail['history'][number];
 
 export type Gpu = Known<OverviewResponse['gpus'][number]>;
 export type Backend = OverviewResponse['backends'][number];
 export type BackendNode = Backend['nodes'][number];
 export type SweepSummary = OverviewResponse['sweeps'][number];
-export type SweepDetail = SweepSummary & Pick<Got<'/api/sweeps/{name}'>, 'missing' | 'params'>;
+export type SweepDetail = SweepSummary &
+  Pick<
+    Got<'/api/sweeps/{name}'>,
+    'missing' | 'params' | 'requested' | 'actions' | 'note' | 'note_revision' | 'previous_note'
+  >;
 export type Counts = OverviewResponse['counts'];
 
 export interface Overview extends Omit<OverviewResponse, 'gpus' | 'running' | 'queue' | 'recent'> {
@@ -74,14 +87,31 @@ export interface Delta
   queue?: number[];
   waits?: Record<
     string,
-    Pick<OverviewResponse['queue'][number], 'why' | 'starts_in' | 'start_error' | 'ready'>
+    Pick<
+      OverviewResponse['queue'][number],
+      'why' | 'why_short' | 'starts_in' | 'start_error' | 'ready'
+    >
   >;
+  runs?: Record<string, Run>;
   removed_sweeps?: string[];
 }
 
 export type LogPart = Got<'/api/jobs/{id}/log'>;
 export type Match = Got<'/api/jobs/{id}/find'>;
+export type Files = Got<'/api/jobs/{id}/files'>;
+export type FilePreview = Got<'/api/jobs/{id}/files/preview'>;
+export type Tensorboard = Created<'/api/jobs/{id}/files/tensorboard'>;
 export type GpuHistory = Got<'/api/gpus/history'>;
+export type Timeline = Got<'/api/timeline'>;
+export type TimelineGpu = Known<Timeline['gpus'][number]>;
+export type TimelineBlock = TimelineGpu['blocks'][number];
+export type HeatMap = Got<'/api/timeline/heat'>;
+export type HistoryPage = Omit<Got<'/api/history'>, 'jobs'> & { jobs: TableJob[] };
+export type TableJob = Job & { values: Record<string, unknown> };
+export type FailureGroup = Got<'/api/history/failures'>['groups'][number];
+export type TableColumns = Got<'/api/history/columns'>;
+export type TableColumn = TableColumns['columns'][number];
+export type Completion = Got<'/api/history/complete'>;
 export type Results = Got<'/api/sweeps/{name}/results'>;
 export type Importance = Got<'/api/sweeps/{name}/importance'>;
 
@@ -90,9 +120,12 @@ export type Point = [number, number | null];
 type WithPoints<T> = Omit<T, 'points'> & { points: Point[] };
 export type Curve = WithPoints<Got<'/api/jobs/{id}/curve'>>;
 export type Traces = Record<string, WithPoints<Got<'/api/jobs/{id}/trace'>['series'][string]>>;
-export type SweepCurves = {
-  curves: (WithPoints<Got<'/api/sweeps/{name}/curves'>['curves'][number]> & { trial: number })[];
+
+type CompareResponse = Got<'/api/compare'>;
+export type Compared = Omit<CompareResponse, 'runs'> & {
+  runs: WithState<CompareResponse['runs'][number]>[];
 };
+export type ComparedRow = CompareResponse['params'][number] & { best?: number | null };
 
 export const WAITING: readonly State[] = ['held', 'queued'];
 const STARTED: readonly State[] = ['starting', 'running', 'stopping'];

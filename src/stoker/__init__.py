@@ -7,6 +7,11 @@ if TYPE_CHECKING:
     from stoker.errors import Error as Error
     from stoker.functions.current_job import current as current
     from stoker.functions.current_job import log as log
+    from stoker.functions.current_job import log_artifact as log_artifact
+    from stoker.functions.current_job import log_figure as log_figure
+    from stoker.functions.current_job import log_image as log_image
+    from stoker.functions.current_job import log_table as log_table
+    from stoker.functions.current_job import report_progress as report_progress
     from stoker.functions.current_job import requeue as requeue
     from stoker.functions.current_job import should_stop as should_stop
     from stoker.python.api import JobFunction as JobFunction
@@ -28,10 +33,13 @@ _HOMES = {
     "python.job": ("Job",),
     "python.job_errors": ("JobFailed", "JobLost"),
     "python.wait": ("as_completed", "wait"),
-    "functions.current_job": ("current", "log", "requeue", "should_stop"),
+    "functions.current_job": (
+        "current", "log", "log_artifact", "log_figure", "log_image", "log_table", "report_progress",
+        "requeue", "should_stop",
+    ),
     "python.api": ("JobFunction", "Queue", "job", "submit", "sweep"),
     "python.sweep": ("Sweep",),
-}
+}  # fmt: skip
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME]
 

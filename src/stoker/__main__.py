@@ -1,5 +1,5 @@
 """`python -m stoker` is the same as `stoker`."""
 
-from stoker.cli.main import main
+from stoker.cli.main import program
 
-raise SystemExit(main())
+raise SystemExit(program())

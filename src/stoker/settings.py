@@ -1,8 +1,9 @@
 """Settings: defaults, overridden by the settings file, overridden by environment variables.
 
 The file is $XDG_CONFIG_HOME/stoker/settings.toml (or $STOKER_SETTINGS). Every key can also be set
-as STOKER_<KEY>. The state folder is $XDG_STATE_HOME/stoker/<host> (or $STOKER_STATE_DIR): one per
-user and host, so that hosts with a shared home directory have separate queues.
+as STOKER_<KEY>, except the table [notify]. The state folder is $XDG_STATE_HOME/stoker/<host> (or
+$STOKER_STATE_DIR): one per user and host, so that hosts with a shared home directory have separate
+queues.
 """
 
 from __future__ import annotations
@@ -10,11 +11,25 @@ from __future__ import annotations
 import os
 import stat
 
+from stoker.core.activation import ENGINES
 from stoker.core.formats.counter_names import is_counter_name
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.sizes import parse_size
 from stoker.core.record import Record
 from stoker.errors import Error, NoPermission, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.core.notify.notify_settings import NotifySettings
+
+
+class ContainerSettings(Record):
+    """How jobs with `--container` run; the table [container]."""
+
+    engine: str = ""  # docker, podman, apptainer or singularity; "": the first on the PATH
+    mounts: tuple[str, ...] = ()  # SRC:DST of every container, besides those of `--mount`
+    env: tuple[str, ...] = ()  # variables that every container gets: names, WANDB_*
+    options: tuple[str, ...] = ()  # of the engine: --network=host
 
 
 class Settings(Record):
@@ -39,13 +54,21 @@ class Settings(Record):
     preempt_for_others: bool = False  # preemptible jobs also give way to other users' processes
     gpu_file: str | None = None  # file that lists the GPUs to use; changes take effect at once
     backend: str | None = None  # where jobs run without `--on`; None: on this host
+    terminal_idle: float = 1800.0  # seconds without use after which interactive jobs end; 0: never
+    snapshot: str = "never"  # snapshots of the code of jobs: always, ask or never
+    snapshot_limit: int = 200_000_000  # bytes of the largest snapshot
     trace_seconds: float = 5.0  # between two samples of resource usage; at most 10, 0: none
+    notify: NotifySettings | None = None  # of the table [notify], without the addresses of places
+    container: ContainerSettings = ContainerSettings()
+    profiles: dict[str, dict[str, object]] | None = None  # job options by name, for `--profile`
+    profile: tuple[str, ...] = ()  # the profiles of jobs without `--profile`
 
 
 _ENV_KEYS = (
     "devices", "cpu_slots", "shell", "grace", "retry_delay", "log_limit", "leases", "gpus_by_uuid",
     "bind", "preempt_for_others", "gpu_file", "trace_seconds", "allow_network_fs", "backend",
-    "cores", "memory", "resources", "limits", "cgroup", "gpu_share", "mps_idle",
+    "cores", "memory", "resources", "limits", "cgroup", "gpu_share", "mps_idle", "terminal_idle",
+    "profile", "snapshot", "snapshot_limit",
 )  # fmt: skip
 _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
              "0": False, "false": False, "no": False, "off": False}  # fmt: skip
@@ -53,8 +76,8 @@ _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
 
 def load_settings() -> Settings:
     """Return the settings of this user on this host. Raises UsageError for an invalid value."""
-    values: dict[str, object] = {"state_dir": _default_state_dir()}
-    path = os.environ.get("STOKER_SETTINGS") or os.path.join(config_folder(), "settings.toml")
+    values: dict[str, object] = {"state_dir": default_state_dir()}
+    path = settings_path()
     if os.path.exists(path):
         values.update(_read_file(path))
     for key in _ENV_KEYS:
@@ -66,6 +89,11 @@ def load_settings() -> Settings:
     return Settings(**values)  # type: ignore[arg-type]
 
 
+def settings_path() -> str:
+    """The path of the settings file, which may not exist."""
+    return os.environ.get("STOKER_SETTINGS") or os.path.join(config_folder(), "settings.toml")
+
+
 def config_folder() -> str:
     """The folder of the settings file."""
     given = os.environ.get("STOKER_SETTINGS")
@@ -75,7 +103,7 @@ def config_folder() -> str:
     return os.path.join(base, "stoker")
 
 
-def _default_state_dir() -> str:
+def default_state_dir() -> str:
     base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return os.path.join(base, "stoker", os.uname().nodename or "localhost")
 
@@ -96,19 +124,42 @@ def _read_file(path: str) -> dict[str, object]:
             raise UsageError(
                 f"unknown setting `{key}` in `{path}`", f"known settings: {', '.join(known)}"
             )
-    return {key: _parse(key, value, f"`{key}` in `{path}`") for key, value in table.items()}
+    return {
+        key: _notify(value, path) if key == "notify" else _parse(key, value, f"`{key}` in `{path}`")
+        for key, value in table.items()
+    }
+
+
+def _notify(value: object, path: str) -> NotifySettings:
+    """The table [notify]. Errors never contain its values, which may be secrets."""
+    from stoker.core.notify.notify_settings import read_notify_settings
+
+    try:
+        return read_notify_settings(value)
+    except UsageError as error:
+        raise UsageError(f"{error.message}, in `{path}`", error.hint) from None
+    except (TypeError, ValueError):
+        raise UsageError(f"the table [notify] in `{path}` has an invalid value") from None
 
 
 def _parse(key: str, value: object, where: str) -> object:
     try:
         if key == "gpu_share":
             return {"mps": "mps", "time": "time"}[str(value).lower()]
-        if key in ("grace", "retry_delay", "trace_seconds", "mps_idle"):
+        if key in ("grace", "retry_delay", "trace_seconds", "mps_idle", "terminal_idle"):
             return parse_duration(value, "s") if isinstance(value, str) else float(str(value))
-        if key in ("log_limit", "memory"):
+        if key == "snapshot":
+            return {"always": "always", "ask": "ask", "never": "never"}[str(value).lower()]
+        if key in ("log_limit", "memory", "snapshot_limit"):
             return parse_size(str(value))
         if key == "resources":
             return _counters(value)
+        if key == "container":
+            return _container(value)
+        if key == "profiles":
+            return _profiles(value)
+        if key == "profile":
+            return _texts(value.split(",") if isinstance(value, str) else value)
         if key == "limits":
             return {"enforce": True, "off": False}[str(value).lower()]
         if key in ("cpu_slots", "cores"):
@@ -118,6 +169,30 @@ def _parse(key: str, value: object, where: str) -> object:
         return str(value)
     except (Error, ValueError, KeyError):
         raise UsageError(f"{where} has the invalid value `{value}`") from None
+
+
+def _container(value: object) -> ContainerSettings:
+    """The table [container]. Raises ValueError or KeyError."""
+    if not isinstance(value, dict) or not value.keys() <= set(ContainerSettings._fields):
+        raise ValueError
+    engine = value.get("engine", "")
+    if engine not in ("", *ENGINES):
+        raise ValueError
+    lists = {key: _texts(found) for key, found in value.items() if key != "engine"}
+    return ContainerSettings(engine=engine, **lists)
+
+
+def _profiles(value: object) -> dict[str, dict[str, object]]:
+    """The tables [profiles.NAME]; client/settings_profiles.py checks their options when used."""
+    if not isinstance(value, dict) or not all(isinstance(one, dict) for one in value.values()):
+        raise ValueError
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+        raise ValueError
+    return tuple(one.strip() for one in value if one.strip())
 
 
 def _counters(value: object) -> tuple[tuple[str, int], ...]:

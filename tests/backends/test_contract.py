@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,10 +19,13 @@ from typing import Any
 
 import pytest
 
+from stoker.daemon.code_checks import MIN_WAIT_SECONDS
 from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import BACKEND, SlurmLab
+from tests.code.git_repository import GitRepository
 from tests.engines.ray_cluster import RayCluster
 from tests.engines.slurm_cluster import SlurmCluster
+from tests.environments import layouts
 from tests.helpers import Gate
 from tests.lab import Lab, wait_until
 
@@ -251,6 +255,12 @@ def test_job_finds_its_id_attempt_folder_and_environment(place: Place) -> None:
     assert (Path(output) / "result").read_text() == "out\n"
 
 
+def test_job_runs_in_its_virtual_environment(place: Place) -> None:
+    venv = layouts.venv(place.lab.folder / "my venv")
+    job = place.run("--gpus", "0", "--venv", str(venv), "python", "-c", layouts.PREFIX)
+    assert place.lab.log(job["id"]) == f"{venv}\n"
+
+
 def test_concurrent_jobs_on_one_node_have_different_gpus(place: Place) -> None:
     gate = place.gate("gpus")
     script = f'echo "$(hostname) $CUDA_VISIBLE_DEVICES"; {gate.wait}'
@@ -293,6 +303,50 @@ def test_output_goes_to_the_requested_files(place: Place) -> None:
     assert place.finished(job)["state"] == "done"
     assert (place.lab.folder / f"out-{job}.txt").read_text() == "one\n"
     assert (place.lab.folder / f"err-{job}.txt").read_text() == "two\n"
+
+
+def test_array_runs_no_more_jobs_at_once_than_its_limit(place: Place) -> None:
+    order = f"array-order-{len(place.on)}"
+    text = f'echo "begin $STOKER_ARRAY_INDEX" >> {order}; sleep 0.1; echo end >> {order}; pwd'
+    words = ("submit", "-q", *place.on, "--gpus", "0", "-o", "%A-%2a.txt", "--array", "3-7:2%1")
+    jobs = [int(id) for id in place.lab.ok(*words, text).split()]
+    assert place.lab.wait(*jobs) == 0
+    assert [place.lab.job(job)["array_index"] for job in jobs] == [3, 5, 7]
+    for index in (3, 5, 7):
+        assert (place.lab.folder / f"{jobs[0]}-0{index}.txt").read_text()
+    if place.on and place.on[1] == BACKEND and isinstance(place.lab, RayLab):
+        return  # its jobs run in copies of the folder
+    lines = (place.lab.folder / order).read_text().splitlines()
+    assert lines == ["begin 3", "end", "begin 5", "end", "begin 7", "end"]
+
+
+def test_job_in_a_snapshot_runs_the_code_of_its_submit(place: Place) -> None:
+    repository = GitRepository(place.lab.folder / "code of the jobs")
+    repository.commit(main_sh="echo one; cat part/more.txt", gitignore="")
+    repository.write("part/more.txt", "untracked\n")
+    job = place.submit("--hold", "--snapshot", "-C", str(repository.folder), "sh main.sh")
+    repository.write("main.sh", "echo two")
+    place.lab.ok("release", str(job))
+    assert place.finished(job)["state"] == "done"
+    assert place.lab.log(job) == "one\nuntracked\n"
+    assert place.lab.job(job)["code"]["branch"] == "main"
+
+
+def test_job_whose_code_has_changed_says_so(place: Place) -> None:
+    repository = GitRepository(place.lab.folder / "code that changes")
+    repository.commit(main_sh="echo one", other_sh="")
+    job = place.submit("--hold", "-C", str(repository.folder), "sh main.sh")
+    if not place.on:  # on this host, jobs that start at once are not compared
+        enough = time.monotonic() + MIN_WAIT_SECONDS + 0.1
+        place.lab.wait_until(lambda: time.monotonic() > enough)
+    repository.write("main.sh", "echo two")
+    place.lab.ok("release", str(job))
+    assert place.finished(job)["state"] == "done"
+    line = "stoker: the code has changed since submit: main.sh"
+    assert place.lab.log(job) == f"{line}\ntwo\n"
+    assert "code_changed main.sh" in place.lab.ok("show", str(job))
+    rerun = place.run("-C", str(repository.folder), "sh main.sh")["id"]
+    assert place.lab.log(rerun) == "two\n"
 
 
 def test_names_that_are_not_utf8_reach_the_job(place: Place) -> None:

@@ -331,7 +331,7 @@ _PROJECT = """
 import os, pathlib, sys, time
 import helper
 import stoker
-print(sorted(os.listdir(".")), helper.VALUE, flush=True)
+print(sorted(set(os.listdir(".")) - {"__pycache__"}), helper.VALUE, flush=True)
 out = pathlib.Path(os.environ["STOKER_OUTPUT_DIR"])
 (out / "sub").mkdir(parents=True)
 (out / "sub" / "big.bin").write_bytes(b"x" * 10_000_000)

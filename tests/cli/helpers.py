@@ -22,6 +22,7 @@ class Terminal:
     def __init__(self, lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> None:
         self._ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.modes_before = self.modes()
         self._process = lab.popen(
             *words, stdin=theirs, stdout=theirs, stderr=theirs, env={"TERM": "xterm"}
         )
@@ -45,8 +46,23 @@ class Terminal:
         """Type text."""
         os.write(self._ours, data)
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def modes(self) -> list[object]:
+        """The modes of the terminal, such as whether it echoes."""
+        return termios.tcgetattr(self._ours)
+
     def interrupt(self) -> None:
-        self._process.send_signal(signal.SIGINT)
+        self.signal(signal.SIGINT)
+
+    def signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def resize(self, lines: int, columns: int) -> None:
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self.signal(signal.SIGWINCH)  # the kernel sends it only to a session of its own
 
     def close(self) -> int:
         """Read until the end and return the exit code."""

@@ -16,6 +16,9 @@ NOT_A_DURATION = "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS"
 NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
 
 
+AFTER = "write 7, 7:ok, 7:any or 7:notok; a range, a name, a tag or @ (the last job) likewise"
+
+
 @pytest.mark.parametrize(
     ("words", "message", "hint"),
     [
@@ -37,10 +40,9 @@ NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
         ("--begin 25:00 x", "`--begin`: `25:00` is not a time", NOT_A_TIME),
         ("--begin 2026-02-30 x", "`--begin`: `2026-02-30` is not a time", NOT_A_TIME),
         ("--begin +99999999d x", "`--begin`: `+99999999d` is not a time", NOT_A_TIME),
-        ("-d x y", "`-d`: `x` is not a dependency", "write 7, 7:ok, 7:any or 7:notok"),
-        ("-d 7:good y", "`-d`: `7:good` is not a dependency", "write 7, 7:ok, 7:any or 7:notok"),
-        ("-d 99999999999999999999 y", "`-d`: `99999999999999999999` is not a dependency",
-         "write 7, 7:ok, 7:any or 7:notok"),
+        ("-d x:y z", "`-d`: `x:y` is not a dependency", AFTER),
+        ("-d 7:good y", "`-d`: `7:good` is not a dependency", AFTER),
+        ("-d 99999999999999999999 y", "`-d`: `99999999999999999999` is not a dependency", AFTER),
         ("--signal USR9@60 -t 1h x", "`--signal`: unknown signal `USR9`",
          "write USR1@60 for SIGUSR1 60 seconds before the time limit"),
         ("--signal X:USR1 -t 1h x", "`--signal`: unknown prefix `X:` in `X:USR1`",

@@ -167,12 +167,13 @@ def test_tags_can_be_added_and_removed(lab: Lab) -> None:
     assert lab.ok("tag", "2", "-new", "-hot") == "1 job tagged\n"
     assert lab.job(2)["tags"] == ["old2"]
     refused(lab.run("tag", "1"), 2, "no tags given", "example: stoker tag 7 +baseline")
-    refused(lab.run("tag", "+x"), 2, *WHICH)
+    hint = f"give jobs or the name of a sweep; {WHICH[1]}"
+    refused(lab.run("tag", "+x"), 2, WHICH[0], hint)
 
 
 def test_tag_without_a_plus_sign_gets_a_hint(lab: Lab) -> None:
     lab.submit("--hold", "true")
-    refused(lab.run("tag", "1", "baseline"), 1, "there is no job `baseline`",
+    refused(lab.run("tag", "1", "baseline"), 1, "there is no job or sweep `baseline`",
             "to add a tag: stoker tag 1 +baseline")  # fmt: skip
     refused(lab.run("tag", "2", "+baseline"), 1, "there is no job 2",
             "`stoker ls` shows the jobs")  # fmt: skip

@@ -49,7 +49,7 @@ def test_clean_asks_for_confirmation_on_a_terminal(lab: Lab) -> None:
     for answer, code in (("n", 1), ("", 1), ("y", 0)):
         assert job in lab.states()
         terminal = Terminal(lab, "clean")
-        terminal.read_until("remove 1 finished job with their logs? [y/N]")
+        terminal.read_until("remove 1 finished job with its logs? [y/N]")
         terminal.write(f"{answer}\n".encode())
         assert terminal.close() == code, terminal.text
     assert lab.states() == {}

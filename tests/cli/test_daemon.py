@@ -29,7 +29,8 @@ def test_daemon_status_prints_pids_and_paths(lab: Lab) -> None:
     done = lab.run("daemon", "status")
     assert (done.returncode, done.stdout) == (
         1,
-        "no daemon is running; the next `stoker submit` starts one\n",
+        "no daemon is running; the next `stoker submit` starts one\n"
+        "boot    not started after a reboot; `stoker daemon enable` changes that\n",
     )
     assert as_json(lab.run("daemon", "--json").stdout)["running"] is False
     lab.ok("daemon", "start")
@@ -37,6 +38,7 @@ def test_daemon_status_prints_pids_and_paths(lab: Lab) -> None:
         f"daemon is running (pid {lab.daemon_pid()}, runner {lab.runner_pid()})\n"
         f"state   {lab.state_dir}\n"
         f"log     {lab.state_dir}/daemon.log\n"
+        "boot    not started after a reboot; `stoker daemon enable` changes that\n"
     )
     facts = as_json(lab.ok("daemon", "status", "--json"))
     assert (facts["pid"], facts["runner_pid"]) == (lab.daemon_pid(), lab.runner_pid())
@@ -93,7 +95,7 @@ def test_error_for_an_unknown_action_lists_the_actions(lab: Lab) -> None:
             lab.run("daemon", *words),
             2,
             f"`{' '.join(words)}` is not an action of `stoker daemon`",
-            "actions: start, stop, restart, status, drain, resume, run",
+            "actions: start, stop, restart, status, drain, resume, run, enable, disable",
         )
 
 

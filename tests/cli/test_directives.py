@@ -67,7 +67,10 @@ def output_of(lab: Lab, *lines: str, body: str, flags: tuple[str, ...] = ()) -> 
         ("--gpus=4 --exclusive", ["--gpus", "4", "--exclusive"]),
         ("--output=out-%j.txt", ["--stdout", "out-%j.txt"]),
         ("--dependency=afterok:7:8,afterany:9",
-         ["--after", "7:ok", "--after", "8:ok", "--after", "9:any"]),
+         ["--after", "job:7:ok", "--after", "job:8:ok", "--after", "job:9:any"]),
+        ("--dependency=afternotok:7_3", ["--after", "7_3:notok"]),
+        ("--array=0-15:4%2", ["--array", "0-15:4%2"]),
+        ("-a 1,3,5-7", ["--array", "1,3,5-7"]),
         ("--time=10 --signal=B:USR1@120", ["--time-limit", "10", "--signal", "B:USR1@120s"]),
         ("--requeue", ["--restartable"]),
         ("--export=ALL,LR=0.1", ["--env", "LR=0.1"]),
@@ -94,7 +97,6 @@ def test_options_of_slurm_are_translated(tmp_path: Path, line: str, flags: list[
     ("line", "message"),
     [
         ("--nodes=2", "requests 2 nodes"),
-        ("--array=1-9", "job arrays are not supported\n"),
         ("--nonsense=1", "`--nonsense` is not an sbatch option$"),
         ("--gpu=1", "`--gpu` is ambiguous"),
         ("--job-name", "needs a value"),
@@ -119,15 +121,6 @@ def test_unsupported_options_of_slurm_are_refused_with_their_line(
     with pytest.raises(UsageError, match=message) as caught:
         read_script([a_script(tmp_path, "", f"#SBATCH {line}")])
     assert "line 3 of" in caught.value.message
-
-
-def test_refused_array_names_the_sweep_that_does_the_same(tmp_path: Path) -> None:
-    with pytest.raises(UsageError) as caught:
-        read_script([a_script(tmp_path, "#SBATCH --array=0-9:3%2"), "--lr", "0.1"])
-    command = f"/bin/bash {tmp_path}/job.sh --lr 0.1"
-    assert caught.value.hint == (
-        f"use a sweep instead: stoker sweep 'SLURM_ARRAY_TASK_ID={{i}} {command}' 'i=range(0,10,3)'"
-    )
 
 
 @pytest.mark.parametrize("name", sorted(SBATCH))

@@ -10,7 +10,7 @@ import pytest
 
 from stoker import __version__
 from stoker.cli import help
-from stoker.cli.main import ALIASES, VERBS, load
+from stoker.cli.main import VERBS, load
 from tests.cli.helpers import as_json, refused
 from tests.lab import Lab
 
@@ -22,10 +22,14 @@ Schedule jobs on the GPUs of this host, or of another one over ssh (--host).
 commands:
   submit      queue a command, a job file or lines from stdin
   run         run jobs in the foreground, without the daemon
+  shell       open a shell on GPUs on this terminal, or run another program there
+  attach      return to a job of `stoker shell`
   sweep       run a command with many parameter values: start, extend, stop, resume
   results     show metrics of trials and jobs: sort, filter, group, export
   plot        plot learning curves and parameters in the terminal or as PNG or SVG
+  report      write a report of a sweep: best trials, curves, provenance; Markdown or HTML
   status      show GPUs, running and waiting jobs (the default command)
+  top         show GPUs, jobs, logs and sweeps live in the terminal
   ls          list jobs
   show        show everything about a job
   why         explain why a job waits
@@ -37,16 +41,20 @@ commands:
   rerun       submit finished jobs again
   priority    change the priority of waiting jobs
   edit        change a job that has not started
-  tag         add or remove tags
+  note        write a note about a job or sweep
+  tag         add or remove tags of jobs and sweeps
+  star        mark jobs and sweeps with a star
   rm          remove finished jobs and their logs
   clean       remove finished jobs: all, or only old ones
   web         start the web UI: GPUs and jobs, live, in the browser
   gpus        show GPUs and the processes on them; drain, restore, set slots
+  notify      send notifications about jobs: add, test and list places
   backend     manage other places where jobs run: Slurm and Ray clusters
   simulate    replay a trace of jobs under different scheduling policies
   daemon      start, stop, drain, resume or inspect the daemon
   doctor      check this host and explain problems
   pull        copy logs, metrics and output files of jobs into a folder
+  profile     show the profiles of the settings, for `--profile`
   context     name other machines with Stoker: add, ls, use, rm
   completion  print the completion script for bash, zsh or fish
 
@@ -259,38 +267,7 @@ def test_debug_prints_a_traceback(lab: Lab) -> None:
     assert done.stderr.startswith("Traceback")
 
 
-def complete(lab: Lab, *words: str) -> list[str]:
-    """The completions of bash for the last word."""
-    quoted = " ".join(f"'{word}'" for word in words)
-    script = (
-        'source <("$PYTHON" -m stoker completion bash)\n'
-        f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}\n"
-        '_stoker; printf "%s\\n" "${COMPREPLY[@]}"'
-    )
-    done = subprocess.run(
-        ["bash", "--norc", "-c", script], env={**lab.env, "PYTHON": sys.executable},
-        cwd=lab.folder, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-def test_bash_completes_commands_options_and_words(lab: Lab) -> None:
-    (lab.folder / "train.py").touch()
-    assert complete(lab, "stoker", "can") == ["cancel"]
-    assert set(complete(lab, "stoker", "")) == {*VERBS, *ALIASES, "help"}
-    assert complete(lab, "stoker", "submit", "--pri") == ["--priority"]
-    assert complete(lab, "stoker", "add", "--pri") == ["--priority"]
-    assert complete(lab, "stoker", "submit", "tr") == ["train.py"]
-    assert complete(lab, "stoker", "daemon", "st") == ["start", "stop", "status"]
-    assert complete(lab, "stoker", "ls", "fa") == ["failed"]
-    assert complete(lab, "stoker", "completion", "z") == ["zsh"]
-
-
-def test_completion_scripts_exist_for_the_usual_shells(lab: Lab) -> None:
-    for shell in ("zsh", "fish"):
-        text = lab.ok("completion", shell)
-        assert all(verb in text for verb in VERBS)
+def test_completion_of_an_unknown_shell_is_refused(lab: Lab) -> None:
     refused(lab.run("completion"), 2, "give exactly one shell", "shells: bash, zsh, fish")
     refused(lab.run("completion", "tcsh"), 2, "shell `tcsh` is not supported",
             "shells: bash, zsh, fish")  # fmt: skip

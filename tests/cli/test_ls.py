@@ -13,16 +13,18 @@ from tests.helpers import Gate
 from tests.lab import Lab
 
 FIELDS = (
-    "id name state cause exit_code signal detail result command argv shell cwd gpus "
+    "id name state cause exit_code signal detail result progress command argv shell cwd gpus "
     "gpu_mem_bytes gpu_mem_auto gpu_ids prefer gpu_model min_gpu_mem_bytes exclusive share "
     "under_mps on_oom cpus mem_bytes mem_auto need reserves "
     "claim_bytes claim_cpus claim_mem_bytes gpu_memory_peak_bytes gpu_use_percent "
     "gpu_energy_joules on nodes node "
-    "node_gpus option place devices priority tags group after attempts retries restartable "
-    "no_bind warm preemptible preemptions gives_way_to time_limit "
+    "node_gpus option place devices priority tags starred note_line group after attempts "
+    "retries restartable no_bind warm notify conda venv uv module container mount snapshot "
+    "snapshot_dir preemptible "
+    "preemptions gives_way_to time_limit "
     "submitted_at eligible_at started_at ended_at stop_requested pid user_seconds "
     "system_seconds max_rss_bytes stdout stderr batch "
-    "batch_index rerun_of dedupe sweep trial"
+    "batch_index array array_index rerun_of dedupe sweep trial"
 )
 
 
@@ -53,7 +55,7 @@ def test_ls_shows_every_state_in_one_table(lab: Lab) -> None:
         "2   failed     TIME 0    bad    [exit 3] exit 3\n"
         "3   cancelled  -     (1)  -      [by the user] echo 'never  run'\n"
         f"4   running    TIME 0,1  train  {gate.wait}\n"
-        "5   queued     -     (1)  -      true\n"
+        "5   queued     -     (1)  -      [no GPU is free] true\n"
         "6   held       -     -    -      true\n"
     )
 
@@ -68,7 +70,7 @@ def test_stoker_without_arguments_shows_gpus_and_waiting_jobs(lab: Lab) -> None:
         "1 of 64 cores reserved\n"
         "\n"
         "ID  STATE   TIME GPU  NAME  COMMAND\n"
-        "5   queued  -     (1)  -     true\n"
+        "5   queued  -     (1)  -     [no GPU is free] true\n"
         "6   held    -     -    -     true\n"
         "\n"
         "1 held, 1 queued, 1 running, 1 done, 1 failed, 1 cancelled\n"
@@ -119,8 +121,8 @@ def test_status_warns_when_no_job_can_start(lab: Lab) -> None:
 def test_status_can_be_printed_as_json(lab: Lab) -> None:
     some_jobs(lab)
     status = as_json(lab.ok("status", "--json"))
-    keys = ["counts", "daemon", "devices", "host", "problems", "running", "schema", "waiting"]
-    assert sorted(status) == keys
+    keys = "counts daemon devices host problems progress running schema waiting"
+    assert sorted(status) == keys.split()
     assert status["problems"] == []
     assert status["daemon"]["pid"] == lab.daemon_pid()
     assert status["devices"] == [
@@ -180,7 +182,7 @@ def test_json_has_all_fields_of_schema_1(lab: Lab) -> None:
     lab.submit("exit 3")
     lab.wait()
     listing = as_json(lab.ok("ls", "--json"))
-    assert sorted(listing) == ["counts", "jobs", "schema", "starts"]
+    assert sorted(listing) == ["counts", "jobs", "progress", "schema", "starts", "waits"]
     (job,) = listing["jobs"]
     assert " ".join(job) == FIELDS
     assert (job["state"], job["cause"], job["exit_code"], job["signal"]) == (

@@ -51,7 +51,7 @@ def test_gpu_job_waits_for_its_cores(host: Lab) -> None:
     busy = a_long_job(host, "--gpus", "0", "--cpus", "3")
     job = host.submit("--cpus", "2", "true")
     assert "it waits for 2 cores; 1 of 4 are free" in host.ok("why", str(job))
-    assert "--cpus 1 would start it now" in host.ok("why", str(job))
+    assert f"start now with 1 core: stoker edit {job} --cpus 1" in host.ok("why", str(job))
     host.ok("edit", str(job), "--cpus", "1")
     assert host.wait(job) == 0
     assert is_running(host, busy)

@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 
+from stoker import __version__
 from stoker.supervisor.process_table import STOPPED, process_state
 from tests.cli.helpers import as_json, refused, without_times
 from tests.helpers import Gate
@@ -27,6 +28,9 @@ def test_show_prints_all_fields_of_a_finished_job(lab: Lab) -> None:
     )  # fmt: skip
     assert lab.wait(job) == 0
     shown = without_times(lab.ok("show", str(job)))
+    python = ".".join(map(str, sys.version_info[:3]))
+    host = os.uname().nodename
+    machine = f"host {host}, Python {python} (of Stoker), Stoker {__version__}, simulated"
     assert shown == (
         "job         2 (eval)\n"
         "state       done\n"
@@ -44,6 +48,7 @@ def test_show_prints_all_fields_of_a_finished_job(lab: Lab) -> None:
         "ended       DATE\n"
         "duration    TIME\n"
         "used        TIME CPU time\n"
+        f"ran with    {machine}\n"
         "profile     1 run of about TIME\n"
         f"log         {lab.state_dir}/jobs/0/2-1.log\n"
         f"stderr      {lab.folder}/err\n"
@@ -147,13 +152,39 @@ def test_why_names_the_job_that_a_gpu_is_reserved_for(lab: Lab) -> None:
     lab.submit("-G2", "true")
     lab.submit("true")
     assert why(lab, "2") == (
-        "job 2 waits: it needs 2 GPUs; GPU 0 runs job 1; GPU 1 is free; --gpus 1 would start it now"
+        "job 2 waits: it needs 2 GPUs; GPU 0 runs job 1; GPU 1 is free\n"
+        "  start now with 1 GPU: stoker edit 2 --gpus 1"
     )
     assert re.fullmatch(
         r"job 3 waits: GPUs [01], [01] are reserved for job 2, which come.* first.*"
         r"; 1 job in front of it",
         why(lab, "3"),
     )
+
+
+def test_commands_that_why_suggests_start_the_jobs(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    lab.submit("-t", "30m", gate.wait)
+    gate.wait_for()
+    lab.submit("-G2", gate.wait)
+    lab.submit(gate.wait)
+    assert "[needs 2 GPUs, 1 is free]" in lab.ok("ls")
+    assert "[behind 1 job · GPUs 0, 1 reserved for 2]" in lab.ok()
+    assert "(reserved for 2)" in lab.ok()
+    assert "reserved for 2" in lab.ok("gpus")
+    assert [gpu["reserved_for"] for gpu in as_json(lab.ok("gpus", "--json"))["gpus"]] == [2, 2]
+    (waiting,) = as_json(lab.ok("why", "3", "--json"))["jobs"]
+    (change,) = waiting["what_if"]
+    assert change == {
+        "words": "start now with a time limit of at most 28m",
+        "starts_in": 0.0,
+        "command": "stoker edit 3 --time-limit 28m",
+        "fields": {"time_limit": 1680.0},
+    }
+    lab.ok(*change["command"].split()[1:])
+    gate.wait_for(2)
+    assert lab.state(3) == "running"
+    assert lab.state(2) == "queued"
 
 
 def test_why_reports_a_drained_queue(lab: Lab) -> None:
@@ -178,7 +209,10 @@ def test_why_reports_a_job_that_became_impossible(new_lab: Callable[..., Lab]) -
     lab.submit("--hold", "-G4", "true")
     lab.env["STOKER_DEVICES"] = "2"
     lab.ok("release", "1")
-    assert why(lab) == "job 1 waits: it needs 4 GPUs, and this host has 2"
+    assert why(lab) == (
+        "job 1 waits: it needs 4 GPUs, and this host has 2\n"
+        "  start now with 2 GPUs: stoker edit 1 --gpus 2"
+    )
 
 
 def test_why_reports_that_all_cpu_slots_are_in_use(new_lab: Callable[..., Lab]) -> None:
@@ -208,6 +242,7 @@ def test_why_prints_the_state_of_a_job_that_does_not_wait(lab: Lab) -> None:
                 "reasons": ["it failed: exit 3"],
                 "starts_in": None,
                 "start_error": None,
+                "what_if": [],
             }
         ],
     }
@@ -235,8 +270,8 @@ def test_progress_of_a_job_is_shown(lab: Lab) -> None:
     job = lab.submit("-G0", f"echo '42%, epoch 3' > $STOKER_PROGRESS_FILE; {gate.wait}")
     gate.wait_for(1)
     lab.wait_until(lambda: lab.state(job) == "running")
-    assert "[42%, epoch 3] echo" in lab.ok("ls")
-    assert "progress    42%, epoch 3\n" in lab.ok("show", str(job))
+    assert "[42%, epoch 3, ETA " in lab.ok("ls")
+    assert "progress    42%, epoch 3, ETA " in lab.ok("show", str(job))
     gate.open()
     lab.wait(job)
     assert "[42%" not in lab.ok("ls")

@@ -1,4 +1,4 @@
-"""`stoker simulate` with preemptible jobs."""
+"""`stoker simulate` with preemptible jobs and several users."""
 
 from __future__ import annotations
 
@@ -27,3 +27,28 @@ def test_share_of_preemptible_jobs_can_be_given(lab: Lab) -> None:
     assert one["preemptible"] is None
     done = lab.run(*words[:-1], "--preemptible", "7")
     assert (done.returncode, "`7` is not a share from 0 to 1" in done.stderr) == (2, True)
+
+
+def test_waits_of_users_are_shown_apart_and_users_get_equal_parts(lab: Lab) -> None:
+    rows = [f"0,100,1,{'many' if number < 8 else 'few'}" for number in range(10)]
+    (lab.folder / "trace.csv").write_text("\n".join(["submit_s,duration_s,gpus,group", *rows]))
+    words = ("simulate", "trace.csv", "--gpus", "2", "--policy", "learned")
+    records = json.loads(lab.ok(*words, "--json"))["simulations"]
+    # The user with few jobs has one of the two GPUs until they are done.
+    assert [(one["user"], one["jobs"], one["wait_mean_s"]) for one in records] == [
+        ("few", 2, 50.0),
+        ("many", 8, 237.5),
+    ]
+    assert lab.ok(*words).splitlines()[0].split()[2:4] == ["USER", "COUNT"]
+
+
+def test_jobs_can_be_divided_among_users(lab: Lab) -> None:
+    rows = ["0,1,1"] * 600
+    (lab.folder / "trace.csv").write_text("\n".join(["submit_s,duration_s,gpus", *rows]))
+    words = ("simulate", "trace.csv", "--gpus", "4", "--policy", "learned", "--json")
+    records = json.loads(lab.ok(*words, "--users", "3"))["simulations"]
+    counts = [one["jobs"] for one in records]
+    assert [one["user"] for one in records] == ["user1", "user2", "user3"]
+    assert sum(counts) == 600 and counts == sorted(counts, reverse=True)
+    done = lab.run(*words, "--users", "0")
+    assert (done.returncode, "`0` is not a number of users" in done.stdout) == (2, True)

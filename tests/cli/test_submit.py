@@ -195,9 +195,12 @@ def test_dry_run_shows_jobs_and_queues_nothing(lab: Lab) -> None:
          "min_gpu_mem_bytes": None, "cpus": None, "mem_bytes": None, "mem_auto": False, "need": {},
          "exclusive": False, "share": None, "on": "local", "nodes": 1, "option": [],
          "on_oom": None, "restartable": False, "preemptible": False, "no_bind": False, "warm": None,
+         "notify": [],
+         "conda": None, "venv": None, "uv": False, "module": [], "container": None, "mount": [],
+         "snapshot": False,
          "name": None, "cwd": str(lab.folder),
          "priority": 0, "time_limit": None, "begin_at": None, "retries": 0, "held": False,
-         "tags": [], "after": []}
+         "tags": [], "array": None, "after": []}
     ]  # fmt: skip
     assert lab.states() == {}
     assert lab.daemon_pid() is None

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from stoker.boot import boot_id
 from stoker.client.queue import current_context
 from stoker.compat.gpupeasy.event_log import EventLog
 from stoker.compat.gpupeasy.service import Service
@@ -147,7 +148,7 @@ def test_job_that_changes_state_while_a_list_is_read_is_listed_once(tmp_path: Pa
     spec = JobSpec(("true",), current_context(settings), False, Request(gpus=1), "n")
     (job,) = Submission(other).add([spec], 1.0).ids
     with other.transaction():
-        assert attempts.claim(other, attempts.Claim(7, job, 1, (0,), None, 1.0, "boot"))
+        assert attempts.claim(other, attempts.Claim(7, job, 1, (0,), None, 1.0, boot_id()))
     queries = 0
 
     def start_job(statement: str) -> None:

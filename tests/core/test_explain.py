@@ -61,23 +61,14 @@ def test_reserved_gpus_name_the_job_with_the_reservation() -> None:
         assert host.explain(3) == "GPUs 0, 1 are reserved for job 2, which comes first"
 
 
-def test_time_limit_is_suggested_where_one_would_help() -> None:
+def test_reserved_gpus_say_when_the_other_job_likely_starts() -> None:
     with Scenario(gpus=2) as host:
         host.runs(1, on=(0,), ends_by=600)
         host.waits(2, gpus=2)
         host.waits(3)
         assert host.explain(3) == (
-            "GPUs 0, 1 are reserved for job 2, which comes first, likely in 10m00s; "
-            "a --time-limit below that would let this job start now"
+            "GPUs 0, 1 are reserved for job 2, which comes first, likely in 10m00s"
         )
-
-
-def test_time_limit_is_not_suggested_when_the_other_job_is_due() -> None:
-    with Scenario(gpus=2, now=100) as host:
-        host.runs(1, on=(0,), ends_by=90)
-        host.waits(2, gpus=2)
-        host.waits(3, time_limit=1)
-        assert "time-limit" not in host.explain(3)
 
 
 def test_cpu_slots_name_the_jobs_that_use_them() -> None:

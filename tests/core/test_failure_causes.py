@@ -11,7 +11,7 @@ from stoker.core.outcome.retry import DETERMINISTIC
 
 CAUSES = {
     "gpu_oom", "host_oom", "disk_full", "missing_program", "missing_script", "missing_module",
-    "gpu_error",
+    "gpu_error", "environment_failed", "container_failed",
 }  # fmt: skip
 
 OOM = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.forecast import forecast
+from stoker.core.policy.forecast import LikelyRun, forecast, likely_runs
 from stoker.core.profiles.estimates import Estimate, Estimates
 
 GPUS = (Device(0, "0"), Device(1, "1"))
@@ -39,9 +39,30 @@ def test_forecast_starts_the_jobs_in_front_first() -> None:
     assert forecast(a_snapshot(*busy, *first, last)) == {3: 20.0, 4: 30.0, 5: 120.0}
 
 
+def test_likely_runs_have_the_gpus_starts_and_ends_of_the_forecast() -> None:
+    busy = (runs(1, 0, limit=30.0), runs(2, 1))
+    first = WaitingJob(3, 0, Request(1), time_limit=100.0)
+    snapshot = a_snapshot(*busy, first, WaitingJob(4, 0, Request(1)))
+    found = likely_runs(snapshot)
+    assert found == [
+        LikelyRun(1, (0,), 0.0, 20.0),
+        LikelyRun(2, (1,), 0.0, None),
+        LikelyRun(3, (0,), 20.0, 120.0),
+        LikelyRun(4, (0,), 120.0, None),
+    ]
+    assert {run.job: run.start for run in found if run.job > 2} == forecast(snapshot)
+
+
 def test_forecast_is_empty_without_known_ends() -> None:
     busy = (runs(1, 0), runs(2, 1))
     assert forecast(a_snapshot(*busy, WaitingJob(3, 0, Request(1)))) == {}
+
+
+def test_end_by_the_progress_of_a_job_replaces_its_estimate() -> None:
+    busy = (runs(1, 0, profile=50), runs(2, 1))
+    waits = WaitingJob(3, 0, Request(1))
+    assert forecast(a_snapshot(*busy, waits)) == {3: 40.0}
+    assert forecast(a_snapshot(*busy, waits), ends_in={1: 7.0}) == {3: 7.0}
 
 
 def test_job_past_its_estimate_is_expected_to_run_half_as_long_again() -> None:

@@ -7,9 +7,11 @@ import pytest
 from stoker.core.policy.forecast_error import (
     NO_ERRORS,
     Errors,
+    PastError,
     StartForecast,
     add_error,
     from_text,
+    past_error,
     to_text,
     typical_error,
 )
@@ -70,3 +72,9 @@ def test_forecast_in_words() -> None:
         "in 12m00s ±4m00s",
         " (usually right to within 4m00s)",
     )
+
+
+def test_past_error_is_the_mean_of_late_and_early_starts() -> None:
+    assert past_error(NO_ERRORS) == PastError(0, 0.0)
+    found = add_error(errors_of(300.0, -60.0), 7200.0, 480.0)
+    assert past_error(from_text(to_text(found))) == PastError(3, 240.0)

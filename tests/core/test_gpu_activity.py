@@ -104,7 +104,17 @@ def test_state_of_an_idle_gpu_is_the_reason(state: DeviceState, reason: str) -> 
 
 def test_gpu_of_other_users_without_waiting_jobs_is_theirs() -> None:
     state = DeviceState(GIB, has_other_processes=True, other_users=("alice",))
-    assert activities(states={0: state})[0] == GpuActivity("others")
+    found = activities(states={0: state})[0]
+    assert found == GpuActivity("others", reason="memory held by another user (alice)")
+    shared = activities(states={0: state}, running=(job(7, 0),))[0]
+    assert shared == GpuActivity("busy", (7,), "memory held by another user (alice)")
+
+
+def test_drained_gpu_without_waiting_jobs_says_so() -> None:
+    drained = DeviceState(closed_reason="drained")
+    brief = DeviceState(closed_reason="clearing", closes_briefly=True)
+    found = activities(states={0: drained, 1: brief})
+    assert found == [GpuActivity("idle", reason="drained"), GpuActivity("idle")]
 
 
 def test_job_that_needs_more_gpus_than_are_open_is_the_reason() -> None:

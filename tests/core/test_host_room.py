@@ -13,9 +13,10 @@ from stoker.core.model import (
     WaitingJob,
 )
 from stoker.core.policy.decide import HOST_RESERVED, IMPOSSIBLE, NO_DEVICE, NO_HOST_ROOM, decide
-from stoker.core.policy.explain import Place, explain_ready, what_if
+from stoker.core.policy.explain import Place, explain_ready
 from stoker.core.policy.forecast import forecast
 from stoker.core.policy.host_share import claim_of, limits_of, recorded_claim, thread_share
+from stoker.core.policy.what_if import what_ifs
 from tests.core.scenario import a_device
 
 GIB = 1 << 30
@@ -201,7 +202,8 @@ def test_why_says_what_is_free() -> None:
         "it waits for 8 cores; 3 of 16 are free",
         "jobs 1, 2 use the others for at most 1m00s more",
     ]
-    assert what_if(snapshot.waiting[0], snapshot) == "--cpus 3 would start it now"
+    (change,) = what_ifs(snapshot.waiting[0], snapshot)
+    assert change.sentence() == "--cpus 3 would start it now"
     memory = a_host(a_job(3, host_memory=20 * GIB), running=running)
     assert why(memory, 3)[0] == "it waits for 20 GiB of memory; 4.0 GiB of 64 GiB are free"
     assert why(memory, 3)[1] == "job 2 uses the others"

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stoker.core.model import HostResources, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import decide, host_room_of, limit_waiting_jobs
-from stoker.core.policy.explain import Place, explain_ready, what_if
+from stoker.core.policy.explain import Place, explain_ready
 from stoker.core.policy.host_share import claim_of_running, limits_of
 from tests.core.scenario import a_device
 
@@ -109,8 +109,6 @@ def test_every_job_starts_or_has_a_reason(snapshot: Snapshot) -> None:
         reasons = explain_ready(job, seen, plan, Place(0))
         assert bool(reasons) == (job.id not in starts)
         assert all(reason.strip() == reason != "" for reason in reasons)
-        if reasons:
-            what_if(job, seen)  # raises nothing; what it suggests was tried
 
 
 @given(

@@ -22,4 +22,4 @@ def test_only_the_store_has_sql() -> None:
 
 def test_only_packages_and_four_modules_are_at_the_top() -> None:
     modules = {file.name for file in SOURCE.glob("*.py")}
-    assert modules == {"__init__.py", "__main__.py", "errors.py", "settings.py"}
+    assert modules == {"__init__.py", "__main__.py", "boot.py", "errors.py", "settings.py"}

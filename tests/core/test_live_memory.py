@@ -10,6 +10,7 @@ from stoker.core.profiles.live_memory import (
     FINAL_SECONDS,
     IDLE_SECONDS,
     PROVISIONAL_SECONDS,
+    UNSURE_SECONDS,
     LiveEstimate,
     MemoryTrack,
     live_estimate,
@@ -20,10 +21,10 @@ from stoker.core.profiles.live_memory import (
 GIB = 1 << 30
 
 
-def _track(*samples: tuple[float, int], utilization: float | None = 50.0) -> MemoryTrack:
+def _track(*samples: tuple[float, int], computes: bool | None = True) -> MemoryTrack:
     track = None
     for at, used in samples:
-        track = update_track(track, used, at, utilization)
+        track = update_track(track, used, at, computes)
     assert track is not None
     return track
 
@@ -51,21 +52,24 @@ def test_growth_in_small_steps_is_growth() -> None:
 
 
 def test_job_that_has_not_computed_is_not_measured_for_long() -> None:
-    track = _track((0.0, GIB), (5.0, GIB), utilization=0.0)
+    track = _track((0.0, GIB), (5.0, GIB), computes=False)
     assert live_estimate(track, FINAL_SECONDS) is None
     assert live_estimate(track, IDLE_SECONDS) == LiveEstimate(GIB, True)
 
 
 def test_load_of_the_job_before_does_not_count_as_computing() -> None:
-    track = update_track(_track((0.0, GIB)), GIB, 0.3, 100.0)
+    track = update_track(_track((0.0, GIB)), GIB, 0.3, True)
     assert not track.has_computed
-    assert not update_track(track, GIB, 5.0, 100.0, load_at=0.3).has_computed
-    assert update_track(track, GIB, 0.6, 100.0).has_computed
+    assert not update_track(track, GIB, 5.0, True, read_at=0.3).has_computed
+    assert update_track(track, GIB, 0.6, True).has_computed
 
 
-def test_gpu_without_utilization_counts_as_computing() -> None:
-    track = _track((0.0, GIB), (1.0, GIB), utilization=None)
-    assert live_estimate(track, PROVISIONAL_SECONDS) == LiveEstimate(GIB, False)
+def test_job_that_may_have_computed_is_measured_for_longer() -> None:
+    track = _track((0.0, GIB), (1.0, GIB), computes=None)
+    assert live_estimate(track, PROVISIONAL_SECONDS) is None
+    assert live_estimate(track, UNSURE_SECONDS) == LiveEstimate(GIB, False)
+    assert live_estimate(track, FINAL_SECONDS) == LiveEstimate(GIB, False)
+    assert live_estimate(track, IDLE_SECONDS) == LiveEstimate(GIB, True)
 
 
 @given(st.lists(st.integers(1, 200 * GIB), min_size=1, max_size=50))

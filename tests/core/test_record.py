@@ -132,10 +132,14 @@ def test_modules_of_a_submit_import_nothing_heavy(module: str, tmp_path: Path) -
     assert loaded & HEAVY == set()
 
 
-def test_submit_loads_nothing_heavy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_repository", [False, True])
+def test_submit_loads_nothing_heavy(tmp_path: Path, is_repository: bool) -> None:
+    if is_repository:
+        subprocess.run(["git", "init", "-q", tmp_path], check=True)
     code = "from stoker.cli.main import main\nmain(['submit', '--hold', 'echo', 'a'])"
     loaded = loaded_by(code, tmp_path)
     assert "stoker.store.submit" in loaded
+    assert ("stoker.code.state_reader" in loaded) == is_repository
     assert loaded & HEAVY == set()
 
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from stoker.core.model import Device, DeviceState, Plan, Request, RunningJob, Snapshot, WaitingJob
 from stoker.core.policy.decide import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
 from stoker.core.policy.eligible import is_eligible
-from stoker.core.policy.explain import Place, explain_ready, what_if
+from stoker.core.policy.explain import Place, explain_ready
 from stoker.core.policy.placement import amount_of, capacity
+from stoker.core.policy.what_if import what_ifs
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimate, Estimates
 
 GIB = 1 << 30
@@ -214,7 +215,8 @@ def test_why_names_the_users_of_memory_and_a_request_that_would_start() -> None:
         "GPU 0 runs job 1, likely for 10m00s more and is used by others: user2 (pid 4121) has 30"
         " GiB and has 10 GiB free",
     ]
-    assert what_if(job, snapshot) == "--gpu-mem 10G would start it now"
+    (change,) = what_ifs(job, snapshot)
+    assert change.sentence() == "--gpu-mem 10G would start it now"
 
 
 REQUESTS = st.one_of(

@@ -77,7 +77,8 @@ class SimulatedHost:
 
     def command_prefix(self) -> list[str]:
         """Words before a command that run it inside; its exit code is passed on."""
-        return ["nsenter", f"--target={self.pid}", "--pid", "--mount", "--uts", "--net", "--"]
+        namespaces = ("--pid", "--mount", "--uts", "--net")
+        return ["nsenter", f"--target={self.pid}", *namespaces, "--root", "--wd", "--"]
 
     def run(
         self, argv: Sequence[str], env: Mapping[str, str] | None = None, timeout: float = 60

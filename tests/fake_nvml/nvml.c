@@ -13,7 +13,8 @@
      xid SERIAL UUID CODE [INSTANCE]    delivered once, to the processes that registered before
 
    FAKE_NVML_PROCS  a folder in which a process writes its own claims, as a CUDA program would by
-                    allocating: a file named after its PID with lines `WHERE BYTES|hidden`
+                    allocating: a file named after its PID with lines `WHERE BYTES|hidden [SM]`
+                    (SM: its utilization in percent; without any, none is reported)
    FAKE_NVML_CALLS  a file to which the name of every called function is added (optional)
 
    WHERE is a UUID, or the index of a GPU in PCI order. */
@@ -48,7 +49,7 @@ struct unit {
     long long minor, total, reserved, used, util, power, power_limit, temp, energy, ecc, mig, lost;
     long long instance, numa;
 };
-struct process { char where[NAME]; int pid; u64 bytes; int compute, graphics, sticky; };
+struct process { char where[NAME]; int pid; u64 bytes; int compute, graphics, sticky, sm; };
 struct rule { char function[NAME], uuid[NAME]; int code; };
 struct xid { int serial, code; long long instance; char uuid[NAME]; };
 
@@ -139,6 +140,7 @@ static void read_line(char *line) {
         process->compute = strcmp(kinds, "graphics") != 0;
         process->graphics = strcmp(kinds, "compute") != 0;
         process->sticky = !strcmp(life, "sticky");
+        process->sm = NOT_KNOWN;
     } else if (!strcmp(kind, "xid") && state.xids < MAX_XIDS) {
         struct xid *xid = &state.xid[state.xids++];
         xid->serial = atoi(first);
@@ -219,7 +221,8 @@ static void read_claims(void) {
             struct process *process = &state.process[state.processes];
             char bytes[NAME];
             if (state.processes == MAX_PROCESSES) break;
-            if (sscanf(line, "%95s %95s", process->where, bytes) != 2) continue;
+            process->sm = NOT_KNOWN;
+            if (sscanf(line, "%95s %95s %d", process->where, bytes, &process->sm) < 2) continue;
             process->pid = atoi(entry->d_name);
             process->bytes = bytes_of(bytes);
             process->compute = 1;
@@ -464,6 +467,28 @@ PROCESSES(nvmlDeviceGetComputeRunningProcesses_v3, 1)
 PROCESSES(nvmlDeviceGetComputeRunningProcesses_v2, 1)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3, 0)
 PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2, 0)
+
+struct process_utilization { unsigned pid; u64 at; unsigned sm, memory, encoder, decoder; };
+
+int nvmlDeviceGetProcessUtilization(struct device *device, struct process_utilization *samples,
+                                    unsigned *room, u64 since) {
+    struct unit *unit;
+    int code = enter_device(__func__, device, &unit);
+    unsigned found = 0, count = code ? 0 : (unsigned)listed(unit);
+    (void)since;
+    for (unsigned i = 0; i < count; i++) {
+        struct process *process = &state.process[i];
+        if (process->sm == NOT_KNOWN) continue;
+        if (found < *room)
+            samples[found] = (struct process_utilization){(unsigned)process->pid, 1,
+                                                          (unsigned)process->sm, 0, 0, 0};
+        found++;
+    }
+    count = *room;
+    *room = found;
+    if (code || !found) return code ? code : NOT_SUPPORTED;
+    return found > count ? INSUFFICIENT_SIZE : SUCCESS;
+}
 
 /* A reading of a GPU; slices have none. */
 static int value(const char *function, struct device *device, long long (*of)(struct unit *),

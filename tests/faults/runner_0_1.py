@@ -14,11 +14,11 @@ import socket
 import time
 from typing import Any
 
+from stoker.boot import boot_id
 from stoker.core.model import Context
 from stoker.supervisor.children import Children
 from stoker.supervisor.journal import Journal
 from stoker.supervisor.messages import AttemptStarted, Order
-from stoker.supervisor.runner import boot_id
 from stoker.supervisor.sockets import listen
 from stoker.supervisor.spawn import encode_environment
 from stoker.supervisor.subreaper import become_subreaper

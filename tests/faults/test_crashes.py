@@ -134,7 +134,7 @@ def test_job_killed_together_with_daemon_and_runner_is_lost(lab: Lab) -> None:
     job = _start(lab)
     again = lab.submit("--restartable", f"echo ran >> {lab.folder}/again; sleep 60")
     lab.wait_until(lambda: (lab.folder / "again").exists())
-    _kill_everything(lab)
+    kill_everything(lab)
     lab.ok("daemon", "start")
     lab.wait_until(lambda: lab.state(job) == "lost")
     assert lab.job(job)["cause"] == "lost" and lab.job(job)["exit_code"] is None
@@ -151,7 +151,7 @@ def test_restartable_job_that_is_lost_each_time_is_retried_a_limited_number_of_t
     assert lab.job(job)["attempts"] <= 6
 
 
-def _kill_everything(lab: Lab) -> None:
+def kill_everything(lab: Lab) -> None:
     """Kill daemon, runner and jobs, as a logout or the OOM killer may."""
     daemon, runner, base = lab.daemon_pid(), lab.runner_pid(), lab.tag_base()
     assert daemon and runner and base
@@ -174,7 +174,7 @@ def test_running_jobs_are_lost_and_the_queue_resumes_after_a_reboot(
     lab = new_lab(devices=1)
     job = _start(lab)
     queued = lab.submit("exit 3")
-    _kill_everything(lab)
+    kill_everything(lab)
     lab.env["STOKER_BOOT_ID"] = "another-boot"
     lab.ok("daemon", "start")
     assert lab.wait(queued) == 3
@@ -184,7 +184,7 @@ def test_running_jobs_are_lost_and_the_queue_resumes_after_a_reboot(
 def test_process_that_reuses_the_pid_of_a_job_is_neither_adopted_nor_signaled(lab: Lab) -> None:
     """Row 18: the database is changed to the PID of another process, this one."""
     job = _start(lab)
-    _kill_everything(lab)
+    kill_everything(lab)
     connection = sqlite3.connect(lab.state_dir / "queue.db")
     connection.execute("UPDATE attempts SET pid = ?", (os.getpid(),))
     connection.commit()

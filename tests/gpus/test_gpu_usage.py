@@ -93,6 +93,8 @@ def test_gpus_json_describes_a_gpu_and_its_jobs(host: GpuHost, gpu_lab: GpuLab) 
         "share": "time",
         "mps": None,
         "state": "busy",
+        "reserved_for": None,
+        "simulated": False,
         "memory_bytes": 80 * GIB - 600 * (1 << 20),
         "memory_used_bytes": 7 * GIB,
         "utilisation_percent": 81,

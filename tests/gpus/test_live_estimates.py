@@ -36,25 +36,27 @@ exit $code
 
 
 class Trainings:
-    """Jobs of one command profile in one queue, whose memory the test controls."""
+    """Jobs in one queue whose memory the test controls; those with the same script are alike."""
 
     def __init__(self, host: GpuHost, lab: GpuLab) -> None:
         self.lab = lab
         self.host = host
         self._sizes: dict[int, int] = {}
         self.jobs: list[int] = []
-        (lab.folder / "train.sh").write_text(PROGRAM)
+        for script in ("train.sh", "tune.sh"):
+            (lab.folder / script).write_text(PROGRAM)
 
-    def submit(self, count: int, *options: str) -> list[int]:
+    def submit(self, count: int, *options: str, script: str = "train.sh") -> list[int]:
         numbers = range(len(self.jobs), len(self.jobs) + count)
         self.jobs += [
-            self.lab.submit("-M", "auto", *options, "sh", "train.sh", str(n)) for n in numbers
+            self.lab.submit("-M", "auto", *options, "sh", script, str(n)) for n in numbers
         ]
         return list(numbers)
 
-    def use(self, number: int, size: int) -> None:
+    def use(self, number: int, size: int, utilization: int | None = None) -> None:
+        """`utilization`: that of its process; None if the driver does not report it."""
         new = self.lab.folder / f"{number}.new"
-        new.write_text(f"{size}\n")
+        new.write_text(f"{size}\n" if utilization is None else f"{size} {utilization}\n")
         new.rename(self.lab.folder / f"{number}.size")
 
     def end(self, *numbers: int, code: int = 0) -> None:
@@ -144,15 +146,16 @@ def test_followers_are_paused_until_the_leader_is_measured(trainings: Trainings)
     assert [trainings.lab.job(job)["attempts"] for job in trainings.jobs] == [1, 1]
 
 
-def test_eight_jobs_of_an_unknown_profile_start_at_once_on_one_gpu(trainings: Trainings) -> None:
+def test_several_jobs_of_an_unknown_profile_start_at_once_on_one_gpu(trainings: Trainings) -> None:
+    trainings.host.fake.change(trainings.host.uuids[0], total=33 * GIB)  # 8 members
     numbers = trainings.submit(9)
     trainings.wait_for(lambda: trainings.states().count("running") == 8)
     trainings.host.wait_for_sample()
     assert trainings.states().count("queued") == 1
     for number in numbers:
-        trainings.use(number, 3 * GIB)
-    # Twice 3 GiB for each: the last one starts too as soon as the first is measured.
-    trainings.wait_for(lambda: trainings.claims() == [6 * GIB] * 9)
+        trainings.use(number, GIB)
+    # Twice 1 GiB for each: the last one starts too as soon as the first is measured.
+    trainings.wait_for(lambda: trainings.claims() == [2 * GIB] * 9)
     trainings.end(*numbers)
     assert trainings.lab.wait(*trainings.jobs) == 0
 
@@ -169,6 +172,42 @@ def test_other_jobs_start_beside_a_leader_that_is_measured(trainings: Trainings)
     assert trainings.lab.state(whole) == "queued"
     trainings.end(leader)
     assert trainings.lab.wait(*trainings.jobs, whole) == 0
+
+
+def test_job_of_another_kind_is_measured_beside_one_whose_memory_is_known(
+    trainings: Trainings,
+) -> None:
+    (first,) = trainings.submit(1)
+    trainings.use(first, 8 * GIB, 50)
+    trainings.wait_for(lambda: trainings.claims() == [16 * GIB])
+    (second,) = trainings.submit(1, script="tune.sh")
+    trainings.wait_for(lambda: trainings.states() == ["running", "running"])
+    trainings.use(second, GIB, 0)  # it loads data, while the other job computes
+    trainings.wait_for_use(9 * GIB)
+    trainings.use(second, 4 * GIB, 50)
+    trainings.wait_for(lambda: trainings.claims()[1] == 8 * GIB)
+    trainings.end(first, second)
+    assert trainings.lab.wait(*trainings.jobs) == 0
+
+
+def test_jobs_of_another_kind_start_with_a_leader_and_are_measured_after_it(
+    trainings: Trainings,
+) -> None:
+    first, second = trainings.submit(1) + trainings.submit(1, script="tune.sh")
+    trainings.wait_for(lambda: trainings.states() == ["running", "running"])
+    trainings.host.fake.change(trainings.host.uuids[0], util=0)
+    trainings.use(first, 8 * GIB, 0)
+    trainings.wait_for_use(8 * GIB)
+    trainings.host.wait_for_sample()
+    trainings.use(second, GIB, 0)
+    trainings.wait_for(lambda: trainings.is_paused(second))
+    trainings.use(first, 9 * GIB, 50)
+    trainings.wait_for(lambda: not trainings.is_paused(second))
+    trainings.wait_for(lambda: trainings.claims() == [18 * GIB, None])
+    trainings.use(second, 4 * GIB, 50)
+    trainings.wait_for(lambda: trainings.claims() == [18 * GIB, 8 * GIB])
+    trainings.end(first, second)
+    assert trainings.lab.wait(*trainings.jobs) == 0
 
 
 @pytest.mark.slow
@@ -259,6 +298,27 @@ def test_youngest_job_returns_to_the_queue_before_the_memory_runs_out(
     trainings.end(first)
     trainings.wait_for(lambda: trainings.states() == ["done", "running"])
     trainings.end(1)
+    assert trainings.lab.wait(*trainings.jobs) == 0
+
+
+def test_unknown_job_that_fills_the_gpu_waits_until_the_others_have_ended(
+    trainings: Trainings,
+) -> None:
+    holds = f'echo "0 {39 * GIB}" > "$FAKE_NVML_PROCS/$$"'
+    trainings.lab.submit("-M", "39G", f"{holds}; until [ -e known.end ]; do sleep 0.02; done")
+    trainings.wait_for_use(39 * GIB)
+    (unknown,) = trainings.submit(1)
+    trainings.wait_for(lambda: trainings.states() == ["running"])
+    trainings.use(unknown, 39 * GIB)
+    trainings.wait_for(lambda: trainings.states() == ["queued"])
+    trainings.host.wait_for_sample()
+    trainings.host.wait_for_sample()
+    assert trainings.states() == ["queued"]
+    assert trainings.events(unknown) == ["crowded"]
+    trainings.restart(unknown)
+    (trainings.lab.folder / "known.end").touch()
+    trainings.wait_for(lambda: trainings.states() == ["running"])
+    trainings.end(unknown)
     assert trainings.lab.wait(*trainings.jobs) == 0
 
 

@@ -79,6 +79,9 @@ def test_normal_job_makes_room_on_a_shared_gpu(host: GpuHost) -> None:
     lab = host.lab()
     jobs = [start(lab, "--preemptible", "-M", "30G", "--gpu-ids", "0") for _ in range(2)]
     assert lab.wait(lab.submit("-M", "30G", "--gpu-ids", "0", "true")) == 0
-    wait_until(lambda: lab.job(jobs[1])["preemptions"] == 1, what="the younger job to give way")
-    assert lab.job(jobs[0])["preemptions"] == 0
+    # Which one depends on whether the younger has run for a second.
+    wait_until(
+        lambda: sorted(lab.job(job)["preemptions"] for job in jobs) == [0, 1],
+        what="one of the jobs to give way",
+    )
     lab.ok("cancel", "all")

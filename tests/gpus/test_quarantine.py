@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.cli.helpers import refused
@@ -22,6 +25,10 @@ def _check_used(lab: GpuLab, gpu: int) -> None:
     assert lab.places(job) == [[gpu]]
 
 
+def _is_complete(path: Path) -> bool:
+    return path.exists() and path.read_text().endswith("\n")
+
+
 def test_lost_gpu_stays_in_quarantine_when_it_returns(host: GpuHost, gpu_lab: GpuLab) -> None:
     gpu_lab.stay_awake(host.gate())
     host.fake.lose(host.uuids[0])
@@ -35,6 +42,31 @@ def test_lost_gpu_stays_in_quarantine_when_it_returns(host: GpuHost, gpu_lab: Gp
     assert gpu_lab.ok("gpus", "restore", "0") == "GPU 0 restored: jobs can start on it\n"
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.gpu(0)["state"] == "free"
+
+
+@pytest.mark.slow
+def test_lost_gpu_is_announced_to_its_job_and_to_the_default_place(
+    host: GpuHost, gpu_lab: GpuLab
+) -> None:
+    received = gpu_lab.folder / "received"
+    gpu_lab.ok("notify", "add", "lab", f"command:cat >> {received}")
+    gpu_lab.ok("notify", "add", "me", f"command:cat >> {received}-by-me")
+    path = gpu_lab.folder / "settings.toml"
+    path.write_text(f"{path.read_text()}\n[notify]\nwhen = 'gpu-lost:lab'\ninterval = 0\n")
+    gate = host.gate()
+    command = f"{gate.wait}; exit 1"
+    job = gpu_lab.submit("--gpu-ids", "0", "--name", "a", "--notify", "gpu-lost:me", command)
+    gate.wait_for()
+    host.fake.lose(host.uuids[0])
+    gpu_lab.wait_until(lambda: _is_complete(received))
+    message = json.loads(received.read_text().splitlines()[0])
+    assert message["subject"] == "GPU 0 (NVIDIA H200) is not used any more: GPU is lost"
+    gate.open()
+    assert gpu_lab.wait(job) != 0
+    assert gpu_lab.job(job)["cause"] == "gpu_lost"
+    of_job = received.with_name("received-by-me")
+    gpu_lab.wait_until(lambda: _is_complete(of_job))
+    assert json.loads(of_job.read_text())["subject"].startswith("a lost its GPU after")
 
 
 def test_gpu_that_is_restored_while_it_is_lost_is_not_used(host: GpuHost, gpu_lab: GpuLab) -> None:

@@ -52,6 +52,12 @@ def test_unpickling_that_exits_is_an_exception_of_its_future(
         assert executor.submit(job_functions.add, 2).result(timeout=60) == 3
 
 
+def test_exception_of_a_future_does_not_keep_the_watcher_thread(here: Lab) -> None:
+    with Executor(gpus=0) as executor:
+        error = executor.submit(job_functions.fail, "x").exception(timeout=60)
+    assert error is not None and error.__traceback__ is None
+
+
 def test_pickling_that_exits_fails_the_job(here: Lab) -> None:
     with Executor(gpus=0) as executor:
         bad = executor.submit(job_functions.return_what_cannot_be_sent)

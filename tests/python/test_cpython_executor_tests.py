@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +20,7 @@ from stoker.errors import UsageError
 from stoker.python.executor import Executor
 from stoker.python.job_errors import JobFailed
 from tests import system_packages
-from tests.lab import Lab
+from tests.lab import Lab, wait_until
 from tests.python.event import Event
 
 _POOL = "looks at the processes and threads of a pool, and jobs have neither in this process"
@@ -155,6 +158,24 @@ def _check_crash(
     self.assertEqual(self.executor.submit(pow, 2, 3).result(timeout=60), 8)
 
 
+def _check_cancel_futures(self: Any) -> None:
+    """As CPython's test, but calls wait for a file, so a slow machine does not finish most."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = f"touch {folder}/started; until [ -e {folder}/gate ]; do sleep 0.02; done"
+        futures = [self.executor.submit(subprocess.call, ["sh", "-c", script]) for _ in range(50)]
+        wait_until(lambda: os.path.exists(f"{folder}/started"))
+        self.executor.shutdown(wait=False, cancel_futures=True)
+        Path(folder, "gate").touch()
+        self.executor.shutdown()
+    cancelled = [future for future in futures if future.cancelled()]
+    self.assertGreater(len(cancelled), 20)
+    others = [future for future in futures if not future.cancelled()]
+    self.assertGreater(len(others), 0)
+    for future in others:
+        self.assertTrue(future.done())
+        self.assertEqual(future.result(), 0)
+
+
 def _pickle_error() -> type[Exception]:
     import pickle
 
@@ -162,7 +183,11 @@ def _pickle_error() -> type[Exception]:
 
 
 TestExecutor = _applied("TestExecutor", _pools.ProcessPoolExecutorTest)
-TestShutdown = _applied("TestShutdown", _shutdown.ExecutorShutdownTest)
+TestShutdown = _applied(
+    "TestShutdown",
+    _shutdown.ExecutorShutdownTest,
+    also={"test_cancel_futures": _check_cancel_futures},
+)
 TestWait = _applied("TestWait", _wait.WaitTests)
 TestAsCompleted = _applied("TestAsCompleted", _completed.AsCompletedTests)
 TestDeadlock = _applied(

@@ -44,6 +44,21 @@ def test_options_mean_the_same_as_on_the_command_line(here: Lab, tmp_path: Path)
     )
 
 
+def test_array_is_a_list_of_jobs(here: Lab) -> None:
+    jobs = submit("true", array="0-8:4%2", name="many", hold=True)
+    assert [job.info()["array_index"] for job in jobs] == [0, 4, 8]
+    [again] = submit(["true"], array=range(5, 6), after="many", hold=True)
+    assert [one["job"] for one in again.info()["after"]] == [job.id for job in jobs]
+    later = submit("true", after=["@~1:any", jobs[0]], hold=True).info()["after"]
+    assert [(one["job"], one["condition"]) for one in later] == [(1, "ok"), (3, "any")]
+    wrong: list[Any] = ["x", [], 1.5]
+    for value in wrong:
+        with pytest.raises(UsageError, match="`array`"):
+            submit("true", array=value)
+    with pytest.raises(UsageError, match="`array` is for commands, not for functions"):
+        job(print, array="0-1").submit()  # type: ignore[call-overload]
+
+
 def test_misspelled_option_gets_a_suggestion(here: Lab) -> None:
     wrong: list[tuple[Callable[[], object], str, str]] = [
         (lambda: submit("true", time_limt=5), "time_limt", "time_limit"),  # type: ignore[call-overload]
@@ -204,7 +219,7 @@ def test_begin_option_may_be_relative(here: Lab, begin: str | timedelta) -> None
         (7, {}, "7 is neither a command nor a function"),
         (b"true", {}, "b'true' is neither a command nor a function"),
         ("true", {"cwd": "/nowhere/at/all"}, "the folder `/nowhere/at/all` does not exist"),
-        ("true", {"after": "x"}, "`x` is not a dependency"),
+        ("true", {"after": "x:maybe"}, "`x:maybe` is not a dependency"),
         ("true", {"after": ["1:maybe"]}, "`1:maybe` is not a dependency"),
         ("true", {"env": {"BIG": "x" * 140_000}}, "the environment variable `BIG` has more than"),
     ],
@@ -292,4 +307,5 @@ def test_mask_of_the_submitter_restricts_jobs_of_the_python_api(
 
 
 def test_static_types_name_every_option() -> None:
-    assert set(Options.__annotations__) == set(NAMES)
+    # `array` has its own overload of `submit`, which returns a list.
+    assert set(Options.__annotations__) == set(NAMES) - {"array"}

@@ -58,6 +58,8 @@ class Sshd:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\n"
             f"AuthorizedKeysFile {folder}/authorized\nStrictModes no\nUsePAM no\n"
             f"PasswordAuthentication no\nPidFile none\nPermitRootLogin yes\nMaxSessions 50\n"
+            # The user's shell runs the command; bash would read the .bashrc of the real home.
+            f"SetEnv HOME={folder}\n"
             f'ForceCommand command="$SSH_ORIGINAL_COMMAND"; export command; exec /bin/sh '
             f"{folder}/run\n"
         )

@@ -203,6 +203,20 @@ def test_question_on_the_terminal_reaches_the_user(box: SshBox) -> None:
     assert box.there.states() == {}
 
 
+def test_dashboard_of_the_box_is_used_at_this_terminal(box: SshBox) -> None:
+    job = box.there.submit("--hold", "--name", "on-the-box", "true")
+    terminal = Terminal(box.here, "--host", "box", "top")
+    terminal.read_until("on-the-box")
+    terminal.write(b"c")
+    terminal.read_until(f"cancel job {job} (on-the-box, held)?")
+    terminal.write(b"y")
+    terminal.read_until(f"job {job} cancelled")
+    terminal.write(b"q")
+    terminal.read_until("\x1b[?1049l")  # the screen with the shell
+    assert terminal.close() == 0
+    assert box.there.state(job) == "cancelled"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_end_of_the_command_here_ends_it_on_the_box(box: SshBox, number: int) -> None:
     job = box.there.submit("--hold", "true")
@@ -284,3 +298,11 @@ def test_release_of_the_box_is_named_when_it_lacks_something(box: SshBox) -> Non
     done = box.here.run("--host", "older", "submit", "true")
     assert done.returncode == 69
     assert "Stoker on older is too old for this command: older has 0.0.9" in done.stderr
+
+
+def test_shell_on_another_machine_uses_this_terminal(box: SshBox) -> None:
+    terminal = Terminal(box.here, "--host", "box", "shell", columns=100)
+    terminal.read_until("to leave it running: Ctrl-P Ctrl-Q")
+    terminal.write(b"stty size; echo gpu=$CUDA_VISIBLE_DEVICES; exit 3\n")
+    assert terminal.close() == 3
+    assert "24 100\ngpu=0\n" in terminal.text

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
-
-import pytest
 
 from tests.remote.ssh_box import SshBox
 
@@ -19,9 +16,11 @@ def complete(box: SshBox, *words: str) -> list[str]:
         (folder / "stoker").write_text(f'#!/bin/sh\nexec {sys.executable} -m stoker "$@"\n')
         (folder / "stoker").chmod(0o755)
     quoted = " ".join(f"'{word}'" for word in words)
+    line = " ".join(words).replace(" = ", "=")  # bash makes = a word of its own
     script = (
         "source <(stoker completion bash)\n"
         f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}\n"
+        f"COMP_LINE='{line}'; COMP_POINT={len(line)}\n"
         '_stoker; printf "%s\\n" "${COMPREPLY[@]}"'
     )
     env = {**box.here.env, "PATH": f"{folder}:{box.here.env['PATH']}"}
@@ -52,7 +51,7 @@ def test_commands_options_and_hosts_are_completed(box: SshBox) -> None:
     box.here.ok("context", "add", "lab", "--host", "box")
     assert complete(box, "stoker", "--host", "box", "can") == ["cancel"]
     assert complete(box, "stoker", "--ho") == ["--host"]
-    assert complete(box, "stoker", "--host", "") == ["local", "lab"]
+    assert complete(box, "stoker", "--host", "") == ["lab", "local"]
     assert complete(box, "stoker", "context", "use", "la") == ["lab"]
     assert complete(box, "stoker", "--host", "box", "submit", "--sy") == ["--sync"]
 
@@ -66,11 +65,3 @@ def test_completion_without_a_connection_offers_the_fixed_words(box: SshBox) -> 
     held = box.hold("before", "words")
     assert complete(box, "stoker", "--host", "box", "log", "fa") == ["failed"]
     held.unlink()
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_scripts_for_other_shells_are_valid(box: SshBox, shell: str) -> None:
-    text = box.here.ok("completion", shell)
-    assert "box words" in text
-    if shutil.which(shell) is not None:
-        subprocess.run([shell, "-n"], input=text, text=True, check=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.helpers import refused
+from tests.code.git_repository import GitRepository
 from tests.remote.ssh_box import SshBox
 
 
@@ -242,3 +243,23 @@ def test_local_job_file_is_mentioned_when_the_box_has_none(box: SshBox) -> None:
     assert "note: paths are on box; to send the file of this machine: " in done.stderr
     text = (box.here.folder / "jobs.txt").read_text()
     assert box.ok("submit", "-q", "-f", "-", input=text) == "1\n"
+
+
+def test_snapshot_is_taken_on_the_other_machine(box: SshBox) -> None:
+    repository = GitRepository(box.folder / "code")
+    repository.commit(main_sh="echo one")
+    words = ("submit", "-q", "--hold", "--snapshot", "-C", str(repository.folder), "sh main.sh")
+    done = box.run(*words)
+    assert done.returncode == 0, done.stderr
+    repository.write("main.sh", "echo two")
+    box.there.ok("release", done.stdout.strip())
+    assert box.there.wait(1) == 0
+    assert box.there.log(1) == "one\n"
+
+
+def test_synced_folder_cannot_have_a_snapshot(box: SshBox, project: Path) -> None:
+    GitRepository(project).commit()
+    done = box.run("submit", "--sync", ".", "--snapshot", "./run.sh", cwd=project)
+    assert done.returncode == 2
+    assert "error: a snapshot needs a git repository" in done.stderr
+    assert box.there.states() == {}

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.results.importance import eta_squared, importance, ranks, spearman
+from stoker.results.importance import (
+    Influence,
+    eta_squared,
+    explain,
+    importance,
+    ranks,
+    spearman,
+)
 from stoker.results.table import Row
 
 
@@ -68,3 +75,22 @@ def test_rank_correlation_matches_the_textbook_value() -> None:
     iq = [106, 86, 100, 101, 99, 103, 97, 113, 112, 110]
     hours = [7, 0, 27, 50, 28, 29, 20, 12, 6, 17]
     assert spearman(iq, hours) == pytest.approx(-29 / 165)
+
+
+def test_sentence_names_the_strongest_parameter_its_method_and_its_limits() -> None:
+    trend = rows(*(({"lr": i, "noise": i * 7 % 5}, -(i**3)) for i in range(40)))
+    text = explain(importance(trend, "loss"), "loss")
+    assert text.startswith("lr explains most of the ranking by loss (1.00 of 1), from 40 trials;")
+    assert "method: squared rank correlation" in text
+    assert "combined effects do not count" in text
+    assert "few" not in text
+
+
+def test_sentence_says_when_trials_are_few_or_no_parameter_matters() -> None:
+    few = rows(*(({"opt": "ab"[i % 2]}, i % 2) for i in range(4)))
+    text = explain(importance(few, "loss"), "loss")
+    assert "from 4 trials, which are few; method: ranks compared between its values" in text
+    weak = [Influence("lr", 0.04, 0, 30, "m"), Influence("wd", 0.01, 0, 30, "m")]
+    start = "no parameter explains much of the ranking by loss; the most is lr (0.04 of 1)"
+    assert explain(weak, "loss").startswith(start)
+    assert explain([], "loss") == ""

@@ -52,6 +52,7 @@ def test_metric_with_the_name_of_a_parameter_gets_a_prefix() -> None:
     assert values == {
         "trial": 1, "job": 101, "state": "done", "seconds": 1.5, "lr": 1, "param.state": "x",
         "metric.lr": 2, "metric.state": "y", "metric.job": 3,
+        "result": None, "cause": None, "exit": None,
     }  # fmt: skip
 
 

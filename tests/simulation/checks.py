@@ -14,8 +14,7 @@ from typing import Any
 from stoker.core.model import UNCOUNTED, Device, HostResources, Snapshot, Start
 from stoker.core.outcome.retry import MAX_LOST_RETRIES
 from stoker.core.policy.preemption import MIN_RUN_SECONDS
-from stoker.core.states import FINAL, TABLE
-from stoker.store.submit import is_satisfied
+from stoker.core.states import FINAL, TABLE, is_satisfied
 from stoker.supervisor.messages import Order
 from tests.simulation.world import Process, Violation, World
 

@@ -100,7 +100,7 @@ def test_loop_that_keeps_old_estimates_is_detected(
 def test_loop_that_does_not_decide_again_as_time_passes_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_starter, "_DECIDE_AGAIN_SECONDS", 1e6)
+    monkeypatch.setattr(job_starter, "DECIDE_AGAIN_SECONDS", 1e6)
     with pytest.raises(Violation, match=r"I[89]: .*the daemon sleeps until"):
         _run_block(0, tmp_path, seeds=200)
 

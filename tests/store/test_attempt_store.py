@@ -7,6 +7,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stoker.boot import boot_id
 from stoker.core.model import Context, JobSpec, Outcome
 from stoker.core.outcome.retry import judge
 from stoker.store import attempts, job_queries, ready_jobs
@@ -30,7 +31,7 @@ def _play(db: Database, store: AttemptStore, steps: list[str]) -> list[tuple[obj
             first_jobs = store.first_jobs(group, 1, 0.0)
             if first_jobs:
                 job = first_jobs[0]
-                claim = attempts.Claim(at + 1, job.id, job.attempts + 1, (0,), None, at, "boot")
+                claim = attempts.Claim(at + 1, job.id, job.attempts + 1, (0,), None, at, boot_id())
                 assert store.claim(job, claim)
                 running.append(claim.attempt)
         elif step == "begin" and running:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from stoker.boot import boot_id
 from stoker.core.model import Dependency, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.store import attempts, changes, job_queries, ready_jobs
@@ -22,7 +23,7 @@ def db(tmp_path: Path) -> Database:
 
 
 def _claim(attempt: int, job: int, number: int = 1) -> attempts.Claim:
-    return attempts.Claim(attempt, job, number, (0,), None, 1000.0, "boot")
+    return attempts.Claim(attempt, job, number, (0,), None, 1000.0, boot_id())
 
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:

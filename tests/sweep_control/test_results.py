@@ -104,8 +104,11 @@ def test_last_report_wins_in_either_file(lab: Lab) -> None:
 def test_plot_as_json_contains_its_data(mine: Lab) -> None:
     drawn = json.loads(mine.ok("plot", "mine", "--json"))
     assert (drawn["schema"], drawn["metric"], drawn["goal"]) == (2, "loss", "min")
+    assert (drawn["x"], drawn["left_off"]) == ("step", 0)
     assert drawn["curves"][0] == {
-        "trial": 1, "job": 1, "params": {"lr": 1, "seed": 3}, "points": [[0, 1]],
+        "run": "mine/1", "label": "trial 1: lr=1, seed=3", "sweep": "mine", "trial": 1, "job": 1,
+        "state": "done", "params": {"lr": 1, "seed": 3}, "rank": 0.0, "points": [[0, 1]],
+        "raw": None,
     }  # fmt: skip
     (lr,) = json.loads(mine.ok("plot", "mine", "--param", "lr", "--json"))["parameters"]
     assert [point["result"] for point in lr["points"]] == [1, 1, 2, 2, 9]

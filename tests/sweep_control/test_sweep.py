@@ -139,6 +139,22 @@ def test_stopped_sweep_can_be_resumed(lab: Lab) -> None:
     assert trials(lab, "long") == {"done": 5}
 
 
+def test_metrics_of_a_rerun_replace_those_of_the_job_before(lab: Lab) -> None:
+    """Also if the results were shown, and so stored, between the two."""
+    (lab.folder / "value").write_text("2")
+    (lab.folder / "code").write_text("1")
+    command = "echo stoker: loss=$(cat value), x={x}; exit $(cat code)"
+    sweep(lab, command, "x=1,2", "--name", "s")
+    lab.wait()
+    assert [row["loss"] for row in json.loads(lab.ok("results", "s", "--json"))["rows"]] == [2, 2]
+    (lab.folder / "value").write_text("1")
+    (lab.folder / "code").write_text("0")
+    lab.ok("rerun", "--failed", "-y")
+    lab.wait()
+    rows = json.loads(lab.ok("results", "s", "--json"))["rows"]
+    assert [(row["state"], row["loss"]) for row in rows] == [("done", 1), ("done", 1)]
+
+
 def test_rerun_of_failed_trials_updates_the_table(lab: Lab) -> None:
     flag = lab.folder / "mended"
     command = f"test {{x}} = 1 || test -e {flag} && echo stoker: v={{x}}"

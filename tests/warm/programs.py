@@ -74,7 +74,48 @@ atexit.register(print, 'first')
 atexit.register(print, 'second')
 print('body')
 """,
+    "failing_at_exit": "import atexit; atexit.register(lambda: 1 / 0); print('body')",
     "finalizer": "class A:\n    def __del__(self): print('deleted')\na = A()",
+    "finalizer_in_a_cycle": """
+class A:
+    def __del__(self): print('deleted')
+a = A()
+a.self = a
+""",
+    "finalizer_in_an_own_module": """
+import neighbor
+class A:
+    def __del__(self): print('deleted', neighbor.__name__)
+neighbor.a = A()
+""",
+    "weak_finalizer": """
+import weakref
+class A: pass
+a = A()
+weakref.finalize(a, print, 'finalized')
+""",
+    "unclosed_file": "file = open('/dev/stdout', 'w'); file.write('not flushed')",
+    "unclosed_binary_file": "file = open(1, 'wb', closefd=False); file.write(b'not flushed')",
+    "unclosed_file_in_a_cycle": "a = [open('/dev/stdout', 'w')]; a[0].write('x'); a.append(a)",
+    "unclosed_file_of_a_warm_module": """
+import heavy
+heavy.file = open('/dev/stdout', 'w')
+heavy.file.write('not flushed')
+""",
+    "output_of_c": "import ctypes; ctypes.CDLL(None).puts(b'from C')",
+    "full_output": """
+import os
+os.dup2(os.open('/dev/full', os.O_WRONLY), 1)
+print('lost')
+""",
+    "closed_output": "import sys; print('x'); sys.stdout.close()",
+    "large_exit_code": "raise SystemExit(300)",
+    "negative_exit_code": "raise SystemExit(-1)",
+    "exit_in_a_thread": """
+import sys, threading
+threading.Thread(target=sys.exit, args=(3,)).start()
+print('main')
+""",
     "signals": """
 import signal
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGCHLD, signal.SIGHUP):

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from stoker.supervisor.process_table import read_process
+from tests.compiler import compile_c
 from tests.lab import Lab, wait_until
 from tests.warm.helpers import notes, outcomes, servers, write_modules
 
@@ -236,6 +237,29 @@ def test_open_device_files_forbid_a_fork(tmp_path: Path) -> None:
             f"importing its modules opened the GPU ({device})"
         )
     assert why_device_open((str(tmp_path),)) is None
+
+
+_DESTRUCTOR = """
+#include <fcntl.h>
+#include <unistd.h>
+__attribute__((destructor)) static void end(void) {
+    close(open("destroyed", O_CREAT | O_WRONLY, 0600));
+}
+"""
+
+
+@pytest.mark.parametrize(("name", "is_destroyed"), [("libown.so", True), ("libcudart.so", False)])
+def test_destructors_of_libraries_run_unless_they_are_known_to_do_nothing(
+    lab: Lab, modules: Path, name: str, is_destroyed: bool
+) -> None:
+    source = lab.folder / "library.c"
+    source.write_text(_DESTRUCTOR)
+    compile_c(source, lab.folder / name, "-shared", "-fPIC")
+    code = f"import ctypes; ctypes.CDLL('./{name}'); print('loaded')"
+    job = lab.submit("--warm=heavy", "--", sys.executable, "-c", code)
+    assert lab.wait(job) == 0
+    assert _lines(lab, job) == ["loaded"] and not notes(lab, job)
+    assert (lab.folder / "destroyed").exists() == is_destroyed
 
 
 def test_learned_module_that_starts_a_thread_is_left_out(lab: Lab) -> None:

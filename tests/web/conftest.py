@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fake_nvml import build
+from tests.gpus.host import H200, GpuHost
 from tests.lab import Lab
 from tests.web.site import Site
 
@@ -27,6 +29,14 @@ def shared_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     lab = Lab(folder, 2)
     yield Site(lab, "--port", free_port())
     lab.close()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[GpuHost]:
+    """A host with two GPUs of a fake driver."""
+    host = GpuHost(tmp_path, build(tmp_path), H200, H200)
+    yield host
+    host.close()
 
 
 def free_port() -> str:

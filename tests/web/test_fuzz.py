@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.lab import Lab
+from tests.web import hostile_files
 from tests.web.conftest import free_port
 from tests.web.site import JSON, Site
 
@@ -33,6 +34,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     lab.wait()
     lab.submit("--hold", "true")
     lab.ok("sweep", "--hold", "--name", "s", "echo {a}", "a=1,2")
+    output = lab.state_dir / "jobs/0/1"
+    output.mkdir()
+    (output / "x.png").write_bytes(hostile_files.gray(2, 2, 100))
     yield Site(lab, "--port", free_port())
     lab.close()
 
@@ -73,7 +77,7 @@ def test_server_survives_generated_requests_that_match_its_schema(site: Site) ->
             assert response.status_code < 500 or response.status_code == 503, (case, response.text)
             if 400 <= response.status_code < 500 and response.headers["content-type"] == [JSON]:
                 fields = set(json.loads(response.text)["error"])
-                assert fields - {"field"} == {"code", "message", "hint"}
+                assert fields - {"field", "at"} == {"code", "message", "hint"}
             case.operation.validate_response(response)
 
         ask()
@@ -94,12 +98,16 @@ def _use_existing_names(case: Any) -> None:
     if case.method == "GET":
         if "metric" in (case.query or {}):
             case.query["metric"] = "loss"
+        if "runs" in (case.query or {}):
+            case.query["runs"] = ["1", "s"]
+        if "file" in (case.query or {}):
+            case.query["file"] = "x.png"
         return
     case.headers = {**(case.headers or {}), "Content-Type": JSON}
     if not isinstance(case.body, dict):
         return
     case.body.pop("cwd", None)
-    if "parameters" in case.body:
+    if "parameters" in case.body and case.operation.path == "/api/sweeps":
         values = list(case.body["parameters"].values())[:1] or ["1,2"]
         case.body |= {"command": "echo {a}", "parameters": {"a": values[0]}}
         case.body.pop("argv", None)
@@ -120,6 +128,8 @@ def _hold_jobs(body: dict[str, Any]) -> None:
             body["hold"] = True
     if body.get("action") in ("release", "rerun", "resume", "rerun_failed", "extend"):
         body["action"] = "hold"
+    if body.get("action") == "add":
+        body["dry_run"] = True
 
 
 _JSON = st.recursive(
@@ -129,9 +139,13 @@ _JSON = st.recursive(
 )
 
 
-_PATHS = ["/api/jobs", "/api/batch", "/api/sweeps", "/api/jobs/act", "/api/jobs/2"]
+_PATHS = [
+    "/api/jobs", "/api/batch", "/api/sweeps", "/api/jobs/act", "/api/jobs/2", "/api/jobs/2/note",
+    "/api/annotate",
+]  # fmt: skip
 _KEYS = (
     "command argv text parameters ids action env cwd gpus gpu_mem after begin time_limit tags name"
+    " base continued jobs sweeps star add_tags remove_tags"
 )
 
 
@@ -147,7 +161,8 @@ _KEYS = (
 def test_server_survives_arbitrary_json(site: Site, path: str, body: Any) -> None:
     if isinstance(body, dict):
         _hold_jobs(body)
-    method = "PATCH" if path == "/api/jobs/2" else "POST"
+    methods = {"/api/jobs/2": "PATCH", "/api/jobs/2/note": "PUT"}
+    method = methods.get(path, "POST")
     reply = site.ask(method, path, json.dumps(body).encode(), {"Content-Type": JSON})
     assert reply.status < 500, (path, body, reply)
 

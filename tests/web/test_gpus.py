@@ -3,22 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
-
-from tests.fake_nvml import GIB, build
-from tests.gpus.host import H200, GpuHost
+from tests.fake_nvml import GIB
+from tests.gpus.host import GpuHost
 from tests.web.conftest import free_port
 from tests.web.site import Site
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Iterator[GpuHost]:
-    host = GpuHost(tmp_path, build(tmp_path), H200, H200)
-    yield host
-    host.close()
 
 
 def test_overview_and_gpus_agree_on_gpus_and_other_processes(host: GpuHost) -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.client import log_search
 from stoker.client.log_text import log_text
 from stoker.core.formats.log_lines import LogLines
 from stoker.core.formats.sizes import format_size
-from stoker.web import log_search
 from tests.web.site import Site
 
 

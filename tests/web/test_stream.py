@@ -10,6 +10,9 @@ import pytest
 from tests.lab import wait_until
 from tests.web.site import Site, changed_job
 
+# Texts and times that change every moment.
+_TIMES = ("why", "why_short", "starts_in", "start_error", "run")
+
 
 class Mirror:
     """What a browser knows: an overview, updated by events only."""
@@ -32,11 +35,12 @@ class Mirror:
         self.jobs |= {job["id"]: job for job in data["jobs"]}
         for id, wait in data["waits"].items():
             self.jobs[int(id)] |= wait
+        for id, run in data["runs"].items():
+            self.jobs[int(id)]["run"] = run
 
     def shown(self) -> dict[int, dict[str, Any]]:
         return {
-            id: {k: v for k, v in job.items() if k not in ("why", "starts_in", "start_error")}
-            for id, job in self.jobs.items()
+            id: {k: v for k, v in job.items() if k not in _TIMES} for id, job in self.jobs.items()
         }
 
 

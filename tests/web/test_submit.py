@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stoker.web.batch_form import looks_like_gpupeasy
+from tests.environments import layouts
 from tests.web.site import Site
 
 
@@ -46,6 +47,17 @@ def test_preemptible_job_of_the_web_ui_is_one(site: Site) -> None:
     assert (seen["restartable"], seen["no_bind"]) == (True, True)
 
 
+def test_job_of_the_web_ui_runs_in_its_virtual_environment(site: Site) -> None:
+    venv = layouts.venv(site.lab.folder / "venv")
+    job = site.submit(f"python -c '{layouts.PREFIX}'", gpus=0, venv=str(venv))
+    site.lab.wait(job)
+    assert site.lab.log(job) == f"{venv}\n"
+    assert site.get(f"/api/jobs/{job}").json["job"]["venv"] == str(venv)
+    refused = site.post("/api/jobs", {"command": "true", "gpus": 0, "conda": "no-such"})
+    assert refused.status == 400
+    assert refused.json["error"]["field"] == "conda"
+
+
 def test_job_reserves_cores_and_memory_of_the_host(site: Site) -> None:
     job = site.submit("sleep 600", gpus=0, cpus=3, mem="1G")
     site.lab.wait_until(lambda: site.lab.state(job) == "running")
@@ -64,6 +76,20 @@ def test_job_reserves_cores_and_memory_of_the_host(site: Site) -> None:
         "/api/jobs", {"command": "true", "gpus": 0, "cpus": 2, "dry_run": True}
     ).json["dry_run"]
     assert shown["needs"] == "no GPU, 2 cores"
+
+
+def test_array_and_dependencies_of_the_form_are_used(site: Site) -> None:
+    form = {"command": "true", "gpus": 0, "array": "1-2%1", "name": "many", "hold": True}
+    jobs = site.post("/api/jobs", form).json["jobs"]
+    assert site.get(f"/api/jobs/{jobs[1]}").json["job"]["array_index"] == 2
+    form = {"command": "true", "gpus": 0, "after": ["many:any", "@"], "hold": True}
+    (shown,) = site.post("/api/jobs", {**form, "dry_run": True}).json["dry_run"]
+    assert shown["after"] == ["many:any", "@:ok"]
+    (job,) = site.post("/api/jobs", form).json["jobs"]
+    found = site.get(f"/api/jobs/{job}").json["job"]["after"]
+    assert [(one["job"], one["condition"]) for one in found] == [(jobs[0], "any"), (jobs[1], "ok")]
+    refused = site.post("/api/jobs", {**form, "after": ["gone"]})
+    assert (refused.status, refused.json["error"]["field"]) == (404, "after")
 
 
 def test_argv_is_not_changed(site: Site) -> None:
@@ -97,7 +123,9 @@ def test_dry_run_queues_nothing(site: Site) -> None:
         ({"command": "true", "gpus": 3}, 422),
         ({"command": "true", "gpu_mem": "lots"}, 400),
         ({"command": "true", "after": [424242]}, 404),
-        ({"command": "true", "after": "yesterday"}, 400),
+        ({"command": "true", "after": "yesterday"}, 404),
+        ({"command": "true", "after": "7:yesterday"}, 400),
+        ({"command": "true", "array": "many"}, 400),
         ({"command": "true", "begin": "soon"}, 400),
         ({"command": "true", "time_limit": -5}, 400),
         ({"command": "true", "stdout": "/etc/passwd"}, 400),

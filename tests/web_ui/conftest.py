@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hatch_build import NPM_CI, find_node, has_packages, is_fresh, node_environment
-from tests.system_packages import browser
+from tests.system_packages import browser, firefox
 
 ROOT = Path(__file__).resolve().parents[2]
 FRONTEND = ROOT / "frontend"
@@ -64,15 +64,16 @@ def bundle(node: str, packages: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def scenario(node: str, bundle: Path) -> Scenario:
-    """Runs one of scenarios/*.mjs in a new browser."""
-    chromium = browser()
-    if chromium is None:
-        pytest.skip("needs a browser")
+    """Runs one of scenarios/*.mjs in a new browser: Chromium, or Firefox with BROWSER=firefox."""
 
     def run(name: str, *words: str, **env: str) -> str:
+        is_firefox = env.get("BROWSER") == "firefox"
+        path = firefox() if is_firefox else browser()
+        if path is None:
+            pytest.skip("needs Firefox" if is_firefox else "needs a browser")
         done = subprocess.run(
             [node, str(Path(__file__).parent / "run.mjs"), name, *words],
-            env={**os.environ, "CHROMIUM": chromium, **env},
+            env={**os.environ, "FIREFOX" if is_firefox else "CHROMIUM": path, **env},
             cwd=ROOT,
             capture_output=True,
             text=True,

@@ -12,7 +12,7 @@ const COMMANDS = [
   [null, './prepare.sh --shards 64 --out /scratch/tokens'],
   ['llm-sft', 'torchrun --nproc-per-node 4 sft.py --config configs/sft-8b.yaml'],
 ];
-// Wait reasons as in core/policy/explain.py and client/wait_reasons.py, joined as in web/job_waits.py.
+// Wait reasons as in core/policy/explain.py and client/wait_reasons.py, joined as in client/job_waits.py.
 const GPU_REASONS =
   'GPU 0 runs job 15 for at most 4m10s more; GPU 1 runs job 16, likely for 1h02m more; GPU 2 runs job 17; GPU 3 runs job 18; GPU 4 runs job 19; GPU 5 runs job 20; GPU 6 is used by others: grace (pid 41213), 88 GiB; GPU 7 is drained';
 const LATER = 86_400;
@@ -101,6 +101,7 @@ export function job(id, state, now, more = {}) {
     get result() {
       return resultOf(this); // tests change the other fields
     },
+    progress: null,
     gpus: id % 11 === 4 ? 4 : id % 7 === 3 ? 0 : 1,
     gpu_mem_bytes: id % 5 === 2 ? 20 * GIB : null,
     gpu_mem_auto: false,
@@ -134,6 +135,8 @@ export function job(id, state, now, more = {}) {
     devices: [],
     priority: 0,
     tags: id % 6 === 0 ? ['vision'] : [],
+    starred: false,
+    note_line: null,
     group: null,
     after:
       state === 'queued' && id % 10 === 6 ? [{ job: id - 8, condition: 'ok', met: false }] : [],
@@ -141,10 +144,19 @@ export function job(id, state, now, more = {}) {
     retries: id % 4,
     restartable: false,
     no_bind: false,
+    snapshot: null,
+    snapshot_dir: null,
     preemptible: false,
     preemptions: 0,
     gives_way_to: null,
     warm: null,
+    notify: [],
+    conda: null,
+    venv: null,
+    uv: false,
+    module: [],
+    container: null,
+    mount: [],
     time_limit: id % 3 ? null : 14_400,
     submitted_at: iso(now - 10_000 + (id % 5000)),
     eligible_at: state === 'queued' && id % 10 === 8 ? iso(now + LATER) : null,
@@ -159,6 +171,8 @@ export function job(id, state, now, more = {}) {
     stderr: hasStarted ? `/home/ada/.local/state/stoker/logs/${id}.1.log` : null,
     batch: null,
     batch_index: null,
+    array: null,
+    array_index: null,
     rerun_of: null,
     dedupe: null,
     sweep: null,
@@ -182,6 +196,8 @@ export function gpu(index, more = {}) {
     mps: null,
     slots: 1,
     state: 'free',
+    reserved_for: null,
+    simulated: false,
     memory_bytes: 140 * GIB,
     memory_used_bytes: Math.round(0.6 * GIB),
     utilisation_percent: 0,

@@ -4,6 +4,7 @@ import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { dirname, extname, join, normalize } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { codeOf, compareOf, curvesOf, diffOf } from './curves_data.mjs';
 import {
   busyGpu,
   canStart,
@@ -15,6 +16,13 @@ import {
   trainingLog,
   whyOf,
 } from './data.mjs';
+import { annotate, knownTags, noteFields, noteSummary, writeNote } from './notes_data.mjs';
+import { addTo, choicesOf, formOf, importance } from './sweep-data.mjs';
+import { heat, timeline } from './timeline_data.mjs';
+import { filtered, sorted, tableAnswer } from './table-data.mjs';
+
+import { filesOf, imageOf } from './files.mjs';
+import { runOf, shortWhyOf, whatIfOf } from './run-data.mjs';
 
 const STATIC = join(dirname(fileURLToPath(import.meta.url)), '../../src/stoker/web/static');
 const TYPES = {
@@ -195,7 +203,7 @@ export class Fake {
     return { pid: 4711, draining: this.draining };
   }
 
-  /** As in web/page_state.py: jobs that can start by priority, then jobs that wait for something else. */
+  /** As in client/live_state.py: jobs that can start by priority, then jobs that wait for something else. */
   queue() {
     const rank = (one) =>
       one.state === 'submitted'
@@ -215,6 +223,7 @@ export class Fake {
 
   /** A job with the fields that waiting jobs have in addition. */
   withWait(one) {
+    if (one && STARTED.includes(one.state)) return { ...one, run: runOf(one) };
     if (!one || !isInQueue(one)) return one;
     const place = this.queue().indexOf(one);
     const isReady = canStart(one);
@@ -223,6 +232,7 @@ export class Fake {
       start_error: isReady && one.id % 4 === 1 ? 240 : null,
       ...one,
       why: one.why ?? whyOf(one, isReady ? place : 0),
+      why_short: one.why_short ?? one.why ?? shortWhyOf(one, isReady ? place : 0),
       ready: isReady,
     };
   }
@@ -250,6 +260,7 @@ export class Fake {
             params: { lr: best.lr, opt: best.opt, wd: best.wd },
           }
         : null,
+      ...noteSummary(sweep),
     };
   }
 
@@ -274,7 +285,7 @@ export class Fake {
         words: '5 of 16 cores reserved',
       },
       default_backend: this.defaultBackend,
-      running: all.filter((one) => STARTED.includes(one.state)),
+      running: all.filter((one) => STARTED.includes(one.state)).map((one) => this.withWait(one)),
       queue: this.queue().map((one) => this.withWait(one)),
       recent: all
         .filter((one) => FINAL.includes(one.state))
@@ -287,8 +298,11 @@ export class Fake {
 
   get(path, query) {
     let found;
+    const table = tableAnswer(this, path, query, quickFilter(query), refusedFilter);
+    if (table) return table;
     if (path === '/api/overview') return this.overview();
     if (path === '/api/jobs') return this.list(query);
+    if ((found = filesOf(this, path, query))) return found;
     if ((found = /^\/api\/jobs\/(\d+)(?:\/(\w+))?$/.exec(path))) {
       const one = this.jobs.get(Number(found[1]));
       if (!one)
@@ -300,7 +314,13 @@ export class Fake {
         );
       return this.ofJob(one, found[2], query);
     }
+    if (path === '/api/curves') return curvesOf(this, query);
+    if (path === '/api/compare') return compareOf(this, query);
+    if (path === '/api/folders') return { folders: ['/home/ada/vision', '/home/ada/llm'] };
     if (path === '/api/gpus/history') return this.gpuHistory();
+    if (path === '/api/tags') return knownTags(this);
+    if (path === '/api/timeline') return timeline(this, query);
+    if (path === '/api/timeline/heat') return heat(this, query);
     if (path.startsWith('/api/gpus/'))
       return {
         series: gpuOnly(
@@ -320,19 +340,8 @@ export class Fake {
   list(query) {
     const limit = Number(query.get('limit') ?? 100);
     const before = Number(query.get('before') ?? Infinity);
-    const states = (query.get('state') ?? '')
-      .split(',')
-      .filter(Boolean)
-      .flatMap((one) => GROUPS[one] ?? [one]);
-    const text = (query.get('q') ?? '').toLowerCase();
-    const matches = (one) =>
-      one.id < before &&
-      (!states.length || states.includes(one.state)) &&
-      (!query.get('on') || one.on === query.get('on')) &&
-      (!query.get('tag') || one.tags.includes(query.get('tag'))) &&
-      (!query.get('name') || one.name === query.get('name')) &&
-      (!query.get('sweep') || one.sweep === query.get('sweep')) &&
-      `${one.name} ${one.command}`.toLowerCase().includes(text);
+    const fits = quickFilter(query);
+    const matches = (one) => one.id < before && fits(one);
     const found = [...this.jobs.values()].sort((a, b) => b.id - a.id).filter(matches);
     return { jobs: found.slice(0, limit), next: found.length > limit ? found[limit - 1].id : null };
   }
@@ -373,6 +382,7 @@ export class Fake {
         status: one.ended_at ? status : null,
         cause: null,
         detail: null,
+        machine: null,
         result: one.ended_at ? `exit ${one.exit_code ?? 0}` : '',
       }));
       const metrics = one.attempts
@@ -381,11 +391,15 @@ export class Fake {
             acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 },
           }
         : {};
-      const { starts_in: _, start_error: __, ...waiting } = this.withWait(one);
+      const { starts_in: _, start_error: __, why_short: ___, ...waiting } = this.withWait(one);
       return {
         job: {
           ready: false,
+          run: null,
           ...waiting,
+          ...noteFields(one),
+          code: codeOf(this, one.id),
+          what_if: canStart(one) ? whatIfOf(one) : [],
           history,
           events: one.events ?? [],
           params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}),
@@ -421,6 +435,7 @@ export class Fake {
           2 / (1 + i / 8) + Math.sin(i) * 0.02 + 0.2,
         ]),
       };
+    if (part === 'diff') return diffOf(this, one.id);
     if (part === 'trace')
       return { series: one.attempts ? trace(Date.now() / 1000, 1, 120, one.id) : {} };
     throw new ApiError(404, 'not_found', 'not found');
@@ -430,7 +445,10 @@ export class Fake {
     if (part === undefined) {
       return {
         ...this.summary(sweep),
+        ...noteFields(sweep),
         spec: {},
+        requested: sweep.method === 'grid' ? null : sweep.rows.length,
+        actions: choicesOf(sweep),
         missing: sweep.rows.filter((row) => ['cancelled', 'lost'].includes(row.state)).length,
         params: [
           { name: 'lr', kind: 'log' },
@@ -440,16 +458,8 @@ export class Fake {
       };
     }
     if (part === 'results') {
-      const sort = query.get('sort');
-      const name = sort?.replace(/^-/, '');
-      const sign = sort?.startsWith('-') ? -1 : 1;
-      const rows = sort
-        ? [...sweep.rows].sort(
-            (a, b) =>
-              (a[name] === null) - (b[name] === null) ||
-              sign * (a[name] > b[name] ? 1 : a[name] < b[name] ? -1 : 0),
-          )
-        : sweep.rows;
+      const matching = filtered(sweep.rows, query.get('where'), refusedFilter);
+      const rows = sorted(matching, query.get('sort'));
       const offset = Number(query.get('offset') ?? 0);
       return {
         columns: ['trial', 'lr', 'opt', 'wd', 'val_loss', 'acc', 'state', 'seconds', 'job'],
@@ -458,15 +468,8 @@ export class Fake {
         metric: sweep.metric,
       };
     }
-    if (part === 'importance')
-      return {
-        metric: 'val_loss',
-        importance: [
-          { name: 'lr', score: 0.71, direction: 0, n: 16 },
-          { name: 'opt', score: 0.22, direction: 0, n: 16 },
-          { name: 'wd', score: 0.02, direction: 1, n: 16 },
-        ],
-      };
+    if (part === 'importance') return importance;
+    if (part === 'form') return formOf(sweep);
     const done = sweep.rows
       .filter((row) => row.val_loss !== null)
       .slice(0, Number(query.get('limit') ?? 50));
@@ -494,6 +497,7 @@ export class Fake {
       this.posted = body;
       return this.submit([body.command ?? body.argv.join(' ')], body);
     }
+    if (path === '/api/annotate') return annotate(this, body);
     if (path === '/api/batch') {
       const isPeasy = body.text.includes(';;');
       const lines = isPeasy
@@ -504,10 +508,19 @@ export class Fake {
       return this.submit(lines, body);
     }
     if (path === '/api/jobs/act') return this.act(body);
+    if ((found = /^\/api\/jobs\/(\d+)$/.exec(path))) {
+      this.patched = { id: Number(found[1]), fields: body };
+      Object.assign(this.jobs.get(this.patched.id), body);
+      this.publish([this.patched.id]);
+      return { changed: 1 };
+    }
     if (path === '/api/sweeps') return this.startSweep(body);
     if ((found = /^\/api\/sweeps\/([^/]+)\/act$/.exec(path))) {
       const sweep = this.sweeps.get(decodeURIComponent(found[1]));
-      return this.actOnSweep(sweep, body.action);
+      this.posted = body;
+      if (body.action === 'rm') this.sweeps.delete(sweep.name);
+      const done = body.action === 'add' ? addTo(sweep, body) : {};
+      return { ...this.actOnSweep(sweep, body.action), ...done };
     }
     if ((found = /^\/api\/gpus\/([^/]+)\/act$/.exec(path))) {
       const gpu = this.gpus.find((one) => one.uuid === decodeURIComponent(found[1]));
@@ -613,6 +626,7 @@ export class Fake {
   }
 
   startSweep(body) {
+    this.posted = body;
     let points = [{}];
     for (const [name, text] of Object.entries(body.parameters)) {
       const range = /^range\((\d+)\)$/.exec(text);
@@ -686,6 +700,17 @@ export class Fake {
 
   // -- HTTP --------------------------------------------------------------------------------------
 
+  /** Changes with another method than POST. */
+  put(path, body) {
+    const [, , kind, id, part] = path.split('/');
+    const owner =
+      kind === 'jobs' ? this.jobs.get(Number(id)) : this.sweeps.get(decodeURIComponent(id));
+    if (!owner || part !== 'note') throw new ApiError(404, 'not_found', 'not found');
+    const answer = writeNote(owner, body);
+    this.publish(kind === 'jobs' ? [owner.id] : []);
+    return answer;
+  }
+
   async answer(request, response) {
     const url = new URL(request.url, this.url);
     const path = url.pathname;
@@ -726,12 +751,26 @@ export class Fake {
         });
         return response.end(this.logs.get(Number(path.split('/')[3])));
       }
+      const image = imageOf(path, url.searchParams);
+      if (image) {
+        response.writeHead(200, { ...headers, 'Content-Type': 'image/png' });
+        return response.end(image);
+      }
+      if (request.method === 'GET' && path.endsWith('/report')) {
+        response.writeHead(200, {
+          ...headers,
+          'Content-Type': 'text/html',
+          'Content-Disposition': 'attachment; filename="brave-otter-report.html"',
+        });
+        return response.end('<!doctype html><title>Sweep brave-otter</title>');
+      }
       if (request.method === 'GET') return send(200, this.get(path, url.searchParams));
       if (
         request.headers['x-stoker'] !== '1' ||
         request.headers['content-type'] !== 'application/json'
       )
         throw new ApiError(403, 'no_header', 'the header X-Stoker is missing');
+      if (request.method === 'PUT') return send(200, this.put(path, body));
       return send(body.dry_run ? 200 : 201, this.post(path, body));
     } catch (error) {
       if (!(error instanceof ApiError)) console.error(error);
@@ -741,6 +780,7 @@ export class Fake {
           message: error.message,
           hint: error.hint ?? null,
           field: error.field,
+          at: error.at,
         },
       });
     }
@@ -777,8 +817,28 @@ export class Fake {
   }
 }
 
+/** The fields of the history besides the filter in the language of `--where`. */
+function quickFilter(query) {
+  const states = (query.get('state') ?? '')
+    .split(',')
+    .filter(Boolean)
+    .flatMap((one) => GROUPS[one] ?? [one]);
+  const text = (query.get('q') ?? '').toLowerCase();
+  return (one) =>
+    (!states.length || states.includes(one.state)) &&
+    (!query.get('on') || one.on === query.get('on')) &&
+    (!query.get('starred') || one.starred) &&
+    (!query.get('tag') || one.tags.includes(query.get('tag'))) &&
+    (!query.get('name') || one.name === query.get('name')) &&
+    (!query.get('sweep') || one.sweep === query.get('sweep')) &&
+    `${one.name} ${one.command}`.toLowerCase().includes(text);
+}
+
+const refusedFilter = (message, at) =>
+  Object.assign(new ApiError(400, 'usage', message, 'columns: state, name'), { at });
+
 /**
- * A part of a log as web/log_view.py returns it. This fake knows no more than what the scenarios need:
+ * A part of a log as client/log_view.py returns it. This fake knows no more than what the scenarios need:
  * carriage returns, and the sixteen colors within a line. `real_log.mjs` uses the real renderer.
  */
 function renderedLog(log, query) {
@@ -824,7 +884,7 @@ function spansOf(bytes, isRaw) {
   return spans;
 }
 
-/** The byte offsets of matches in the rendered log, as in web/log_search.py. */
+/** The byte offsets of matches in the rendered log, as in client/log_search.py. */
 function shownMatches(text, needle) {
   const hidden = /^[^\n]*\r(?=[^\r\n])|\x1b\[[0-?]*[ -/]*[@-~]/gm;
   const gaps = [...text.matchAll(hidden)];

@@ -1,20 +1,15 @@
 // `node run.mjs SCENARIO [LINK]`: run a scenario in a real browser, with the fake server
-// or with the server at LINK.
+// or with the server at LINK. With BROWSER=firefox, in Firefox instead of Chromium.
 import assert from 'node:assert/strict';
-import { createRequire } from 'node:module';
+import { isFirefox, launch } from './browsers.mjs';
 import { Fake } from './fake.mjs';
 
-const require = createRequire(new URL('../../frontend/package.json', import.meta.url));
-const { chromium } = require('playwright-core');
 const [name, link] = process.argv.slice(2);
 const scenario = await import(`./scenarios/${name}.mjs`);
-const WAIT = 15_000; // a loaded machine is slow
+const WAIT = 30_000; // a loaded machine is slow
 
 const fake = link ? null : await new Fake(scenario.jobs ?? 30).listen();
-const browser = await chromium.launch({
-  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-dev-shm-usage'],
-});
+const browser = await launch();
 const problems = [];
 const contexts = [];
 
@@ -70,14 +65,15 @@ try {
   assert.deepEqual(problems, []);
 } catch (error) {
   failure = error;
+  console.error(failure, problems);
   const shown = contexts.flatMap((context) => context.pages())[0];
   if (shown) {
-    await shown.screenshot({ path: `/tmp/stoker-web-ui-${name}.png` }).catch(() => undefined);
+    if (!isFirefox)
+      await shown.screenshot({ path: `/tmp/stoker-web-ui-${name}.png` }).catch(() => undefined);
     console.error(
       await shown.evaluate(() => document.body.innerText.slice(0, 1500)).catch(() => ''),
     );
   }
-  console.error(failure, problems);
 }
 await browser.close();
 await fake?.close().catch(() => undefined);

@@ -16,7 +16,7 @@ from hatch_build import is_fresh, source_hash
 from tests.web_ui.conftest import FRONTEND, ROOT
 
 pytestmark = pytest.mark.slow
-BUDGET = 90_000
+BUDGET = 140_000
 
 
 def test_sources_pass_the_strict_type_check(node: str, packages: Path) -> None:

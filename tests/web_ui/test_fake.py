@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from stoker.web import models
+from stoker.web import artifact_models, curve_models, models, table_models, timeline_models
+from stoker.web.routes_folders import FoldersAnswer
 
 _ASK = """
 import { Fake } from './fake.mjs';
+import { someFiles } from './files.mjs';
 const fake = new Fake(30);
+fake.files = new Map([[15, someFiles()]]);
 const none = new URLSearchParams();
 const ask = (path, query = none) => [path, { schema: 2, ...fake.get(path, query) }];
 console.log(JSON.stringify(Object.fromEntries([
@@ -22,7 +25,16 @@ console.log(JSON.stringify(Object.fromEntries([
   ask('/api/jobs/15/log'), ask('/api/jobs/15/find', new URLSearchParams({ q: 'step 7' })),
   ask('/api/sweeps'), ask('/api/sweeps/brave-otter'), ask('/api/sweeps/brave-otter/results'),
   ask('/api/sweeps/brave-otter/importance'), ask('/api/jobs/15/trace'),
-  ask('/api/gpus/history'),
+  ask('/api/sweeps/brave-otter/form'),
+  ask('/api/gpus/history'), ask('/api/history'), ask('/api/history/failures'),
+  ask('/api/history/columns'), ask('/api/sweeps/brave-otter/failures'),
+  ask('/api/history/complete', new URLSearchParams({ text: 'sta', at: 3 })),
+  ask('/api/curves', new URLSearchParams({ runs: 'brave-otter', group: 'lr', smooth: '0.5' })),
+  ask('/api/compare', new URLSearchParams([['runs', '2'], ['runs', 'brave-otter/3']])),
+  ask('/api/jobs/15/files'),
+  ask('/api/jobs/15/files/preview', new URLSearchParams({ file: 'results.csv' })),
+  ask('/api/folders'),
+  ask('/api/timeline'), ask('/api/timeline/heat'),
 ])));
 """
 _MODELS: dict[str, type[BaseModel]] = {
@@ -36,8 +48,21 @@ _MODELS: dict[str, type[BaseModel]] = {
     "/api/sweeps/brave-otter": models.SweepAnswer,
     "/api/sweeps/brave-otter/results": models.ResultsAnswer,
     "/api/sweeps/brave-otter/importance": models.ImportanceAnswer,
+    "/api/sweeps/brave-otter/form": models.SweepFormAnswer,
     "/api/jobs/15/trace": models.TraceAnswer,
     "/api/gpus/history": models.GpuHistoryAnswer,
+    "/api/history": table_models.HistoryAnswer,
+    "/api/history/failures": table_models.FailuresAnswer,
+    "/api/history/columns": table_models.ColumnsAnswer,
+    "/api/history/complete": table_models.CompletionAnswer,
+    "/api/sweeps/brave-otter/failures": table_models.FailuresAnswer,
+    "/api/curves": curve_models.ChartsAnswer,
+    "/api/compare": curve_models.CompareAnswer,
+    "/api/jobs/15/files": artifact_models.FilesAnswer,
+    "/api/jobs/15/files/preview": artifact_models.PreviewAnswer,
+    "/api/folders": FoldersAnswer,
+    "/api/timeline": timeline_models.TimelineAnswer,
+    "/api/timeline/heat": timeline_models.HeatAnswer,
 }
 
 

@@ -21,14 +21,17 @@ from stoker.results.export import short
 pytestmark = pytest.mark.slow
 
 # Options without an input; the API accepts all but `env_file`.
-_NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "no_bind", "stdout", "stderr"}
+_NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "no_bind", "no_snapshot", "stdout",
+              "stderr"}  # fmt: skip
 _JOB = {
     "id": 7, "command": "true", "argv": ["true"], "shell": True, "name": None, "cwd": "/tmp",
     "state": "done", "gpu_mem_auto": False, "gpu_mem_bytes": None, "gpu_ids": [], "prefer": [],
     "gpu_model": None, "min_gpu_mem_bytes": None, "on_oom": None, "warm": None, "share": None,
-    "time_limit": None,
+    "notify": [],
+    "time_limit": None, "conda": None, "venv": None, "uv": False, "module": [], "container": None,
+    "mount": [],
     "priority": 0, "retries": 0, "tags": [], "group": None, "after": [], "eligible_at": None,
-    "attempts": 1, "restartable": False, "exclusive": False, "preemptible": False,
+    "attempts": 1, "restartable": False, "exclusive": False, "preemptible": False, "snapshot": None,
 }  # fmt: skip
 
 _RUN = """

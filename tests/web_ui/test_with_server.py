@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.finished_sweep import make_sweep
 from tests.lab import Lab
 from tests.web.cluster_rows import ClusterRows
 from tests.web.conftest import free_port
@@ -20,6 +21,16 @@ def test_scenario_passes_with_the_real_server(
     scenario: Scenario, new_lab: Callable[..., Lab], name: str
 ) -> None:
     _run(scenario, new_lab(devices=2), name)
+
+
+@pytest.mark.slow
+def test_curves_of_a_finished_sweep_are_drawn_and_compared(
+    scenario: Scenario, new_lab: Callable[..., Lab]
+) -> None:
+    lab = new_lab(devices=2)
+    lab.state_dir.mkdir(mode=0o700)
+    make_sweep(lab.state_dir, "big", trials=40, steps=50)
+    _run(scenario, lab, "real_curves")
 
 
 @pytest.mark.slow
@@ -36,6 +47,20 @@ def test_jobs_and_nodes_of_backends_are_shown(
     rows.queued("python soon.py", name="soon")
     lab.ok("submit", "--hold", "--name", "here", "true")
     _run(scenario, lab, "real_backends")
+
+
+@pytest.mark.slow
+def test_tables_are_filtered_and_exported_by_the_real_server(
+    scenario: Scenario, new_lab: Callable[..., Lab]
+) -> None:
+    lab = new_lab(devices=2)
+    lab.ok(
+        "sweep", "--name", "s", "--gpus", "0", "--same-fails", "99",
+        "echo 'stoker: loss={lr} step=1'; case {lr} in 2) exit 3;; 3) exit 3;;"
+        " 4) echo 'CUDA out of memory'; exit 1;; esac", "lr=1,2,3,4,5",
+    )  # fmt: skip
+    lab.wait_until(lambda: set(lab.states().values()) == {"done", "failed"})
+    _run(scenario, lab, "real_tables")
 
 
 def _run(scenario: Scenario, lab: Lab, name: str) -> None:

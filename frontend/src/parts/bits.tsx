@@ -5,6 +5,7 @@ import { count, plural } from '../format';
 import { jobHref, sweepHref } from '../route';
 import { isInBanner } from '../stream';
 import { withFieldLabels, visible } from '../words';
+import { NoteMark, Star } from './star';
 import { type Counts, type Job, type State, STATES } from '../types';
 
 const SHAPES: Record<State, string> = {
@@ -34,10 +35,13 @@ export function Badge({ state, hasText = true }: { state: State; hasText?: boole
 export function JobTitle({ job }: { job: Job }) {
   return (
     <span class="title">
+      <Star target={{ job: job.id }} isStarred={job.starred} isInTable />
+      <NoteMark line={job.note_line} />
       <a href={jobHref(job.id)} tabIndex={-1} title={visible(job.command)}>
         {job.name ? <b>{visible(job.name)}</b> : <code>{visible(job.command)}</code>}
         {job.name && <code class="dim">{visible(job.command)}</code>}
       </a>
+      {job.progress && !job.run && <span class="tag">{visible(job.progress)}</span>}
       {job.sweep && (
         <a
           class="tag"

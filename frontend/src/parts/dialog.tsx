@@ -22,6 +22,8 @@ interface Question {
 interface Answer {
   value: string;
   box: boolean;
+  /** All inputs, also those in `body`. */
+  form: FormData;
 }
 
 const open = signal<{ question: Question; done(answer: Answer | null): void } | null>(null);
@@ -42,7 +44,7 @@ export function DialogHost() {
     setProblem(null);
     if (now) {
       answer.current = null;
-      dialog.current?.showModal();
+      if (!dialog.current?.open) dialog.current?.showModal(); // a question may follow another
     }
   }, [now]);
   if (!now) return null;
@@ -50,7 +52,7 @@ export function DialogHost() {
   const onSubmit = async (event: Event) => {
     event.preventDefault();
     const form = new FormData(event.target as HTMLFormElement);
-    const given = { value: String(form.get('value') ?? ''), box: form.get('box') === 'on' };
+    const given = { value: String(form.get('value') ?? ''), box: form.get('box') === 'on', form };
     try {
       await run?.(given);
     } catch (error) {

@@ -11,9 +11,7 @@ const GIB = 2 ** 30;
 export const isDrained = (gpu: Gpu) =>
   gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
 
-export const isSimulated = (gpu: Gpu) => gpu.model === null || gpu.model === 'simulated';
-
-/** Whether the GPU reports measurements; a simulated one does not. */
+/** Whether the GPU reports measurements; those of a simulated one are simulated, too. */
 export const isMeasured = (gpu: Gpu) =>
   gpu.memory_used_bytes !== null || gpu.utilisation_percent !== null;
 
@@ -91,6 +89,11 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
           <span>{gpu.power_watts === null ? '– W' : `${gpu.power_watts.toFixed(0)} W`}</span>
           <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
           <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
+          {gpu.simulated && (
+            <span class="simulated" title="A simulated GPU: no hardware is measured">
+              simulated values
+            </span>
+          )}
         </p>
       )}
       {!hasMeters && gpu.slots > 1 && (
@@ -125,6 +128,14 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
           </li>
         ))}
       </ul>
+      {gpu.reserved_for !== null && (
+        <p class="gpu-reserved">
+          reserved for{' '}
+          <a href={jobHref(gpu.reserved_for)} class="num">
+            {gpu.reserved_for}
+          </a>
+        </p>
+      )}
       {children}
     </article>
   );

@@ -24,10 +24,12 @@ const KEYS: [string, Key[]][] = [
     [
       ['j k', 'next, previous row'],
       ['Enter', 'open'],
+      ['f', 'filter the table'],
       ['l', 'open the log'],
-      ['x', 'select', 'acts'],
-      ['⇧X', 'select a range', 'acts'],
-      ['Esc', 'clear the selection', 'acts'],
+      ['x', 'select, to compare or to act on'],
+      ['⇧X', 'select a range'],
+      ['Esc', 'clear the selection'],
+      ['w', 'why a job waits, and what would start it'],
     ],
   ],
   [
@@ -38,8 +40,39 @@ const KEYS: [string, Key[]][] = [
       ['r', 'rerun', 'acts'],
       ['e', 'clone and edit', 'acts'],
       ['p', 'change priority', 'acts'],
+      ['s', 'add or remove the star', 'acts'],
       ['⇧K ⇧J', 'move up, down in the queue', 'acts'],
       ['⇧T', 'move to the front', 'acts'],
+    ],
+  ],
+  [
+    'On curves',
+    [
+      ['← →', 'move the cursor'],
+      ['↑ ↓', 'next line'],
+      ['+ -', 'zoom'],
+      ['⇧← ⇧→', 'pan'],
+      ['0', 'reset the zoom'],
+      ['Home End', 'first, last point'],
+      ['Space', 'highlight the line'],
+    ],
+  ],
+  [
+    'On the timeline',
+    [
+      ['← → ↑ ↓', 'next block, next GPU'],
+      ['Enter', 'open the job, or the reason'],
+      ['+ -', 'zoom'],
+      ['PgUp PgDn', 'earlier, later'],
+      ['Esc', 'close the details'],
+    ],
+  ],
+  [
+    'In logs and forms',
+    [
+      ['Enter ⇧Enter', 'next, previous match of a search'],
+      ['Esc', 'leave a field; in the full log, back to the job'],
+      ['Ctrl+Enter', 'submit the form', 'acts'],
     ],
   ],
 ];

@@ -1,14 +1,18 @@
 // A table of jobs, with keyboard shortcuts and bulk actions.
 import type { ComponentChildren } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
 import * as actions from '../actions';
 import { ago, clock, count, duration, elapsed, needs, plural, runtime } from '../format';
+import { toggleStar } from '../annotations';
 import { go, jobHref, logHref } from '../route';
+import { clearSelection, deselect, select, selection, useSelecting } from '../selection';
 import { isReadOnly, now } from '../store';
-import { type Job, isActive, isFinal, isLocal, isWaiting } from '../types';
-import { withFieldLabels, visible } from '../words';
+import { type Job, isActive, isFinal, isInQueue, isLocal, isWaiting } from '../types';
+import { visible } from '../words';
 import { Badge, JobTitle } from './bits';
-import { type Column, Table } from './table';
+import { MemoryCell, RunCell } from './run';
+import { WhyButton, showWhy } from './why';
+import type { Column } from './table';
+import { WideTable } from './wide-table';
 
 /** Where a job of a backend runs, in the words of `stoker ls`: `lab n2:0,1`. */
 const Place = ({ job }: { job: Job }) => (
@@ -35,9 +39,6 @@ function GpuCell({ job }: { job: Job }) {
     </>
   );
 }
-const whyOf = (job: Job) =>
-  withFieldLabels(visible(Array.isArray(job.why) ? job.why.join('; ') : (job.why ?? '')));
-
 function Time({ job }: { job: Job }) {
   const time = runtime(job, isActive(job) ? now.value : 0);
   return time === null ? (
@@ -56,15 +57,6 @@ function Starts({ job }: { job: Job }) {
     <span title={error === null ? undefined : `usually right to within ${error}`}>
       <span class="only-phone">in </span>~{elapsed(left)}
       {error !== null && <span class="dim"> ±{error}</span>}
-    </span>
-  );
-}
-/** Limited to two lines; the tooltip and the job's own screen have the full text. */
-function Why({ job }: { job: Job }) {
-  const text = job.state === 'held' ? 'held until released' : whyOf(job);
-  return (
-    <span class="why-text dim" title={text}>
-      {text}
     </span>
   );
 }
@@ -119,26 +111,32 @@ export const COLUMNS = {
     kind: 'p-meta p-cut',
     width: 170,
     cell: (job) =>
-      job.result && (
-        <span
-          class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'}
-          title={visible(job.detail ?? '')}
-        >
-          {visible(job.result)}
-        </span>
+      isInQueue(job) ? (
+        <WhyButton job={job} />
+      ) : (
+        job.result && (
+          <span
+            class={job.state === 'cancelled' ? 'cut dim' : 'cut bad-ink'}
+            title={visible(job.detail ?? '')}
+          >
+            {visible(job.result)}
+          </span>
+        )
       ),
   },
-  use: {
-    name: 'use',
-    head: 'GPU util',
+  run: {
+    name: 'run',
+    head: 'Progress',
+    kind: 'p-line',
+    width: '36%',
+    cell: (job) => <RunCell job={job} />,
+  },
+  memory: {
+    name: 'memory',
+    head: 'GPU memory',
     kind: 'num p-hide',
-    width: 76,
-    cell: (job) =>
-      job.gpu_use_percent === null ? (
-        <span class="dim">–</span>
-      ) : (
-        `${job.gpu_use_percent.toFixed(0)}%`
-      ),
+    width: 168,
+    cell: (job) => <MemoryCell job={job} />,
   },
   needs: {
     name: 'needs',
@@ -158,14 +156,14 @@ export const COLUMNS = {
     name: 'why',
     head: 'Waiting for',
     kind: 'why p-line',
-    width: '38%',
-    cell: (job) => <Why job={job} />,
+    width: '34%',
+    cell: (job) => <WhyButton job={job} />,
   },
   starts: {
     name: 'starts',
     head: 'Starts in',
     kind: 'num p-meta',
-    width: 92,
+    width: 152,
     cell: (job) => (job.state === 'queued' ? <Starts job={job} /> : <Badge state={job.state} />),
   },
 } satisfies Record<string, Column<Job>>;
@@ -179,12 +177,14 @@ interface Props {
   onDrop?(from: number, to: number): void;
   total?: number;
   phoneHeight?: number;
+  sort?: string;
+  onSort?(name: string): void;
   /** Load all matching jobs, where the table has only some of them. */
   loadAll?(): Promise<Job[]>;
 }
 
 /** Columns in pixels that need more room where jobs run on backends. */
-const WIDER: Record<string, number> = { gpu: 176, needs: 128, starts: 112 };
+const WIDER: Record<string, number> = { gpu: 176, needs: 128, starts: 152 };
 
 function withPlaces(columns: Column<Job>[], jobs: Job[]): Column<Job>[] {
   if (jobs.every(isLocal)) return columns;
@@ -192,46 +192,32 @@ function withPlaces(columns: Column<Job>[], jobs: Job[]): Column<Job>[] {
 }
 
 export function JobTable({ jobs, loadAll, ...rest }: Props) {
-  const [selected, setSelected] = useState<Set<number>>(new Set());
-  const anchor = useRef<number | null>(null);
   const canAct = !isReadOnly.value;
-  const byId = new Map(jobs.map((job) => [job.id, job]));
-
-  useEffect(() => {
-    // Deselect jobs that left the table.
-    if ([...selected].some((id) => !byId.has(id)))
-      setSelected(new Set([...selected].filter((id) => byId.has(id))));
-  }, [jobs]);
-
-  const onSelect = (id: number, isRange: boolean) => {
-    const next = new Set(selected);
-    const from = anchor.current === null ? -1 : jobs.findIndex((job) => job.id === anchor.current);
-    const to = jobs.findIndex((job) => job.id === id);
-    if (isRange && from >= 0)
-      for (let i = Math.min(from, to); i <= Math.max(from, to); i++) next.add(jobs[i]!.id);
-    else if (!next.delete(id)) next.add(id);
-    anchor.current = id;
-    setSelected(next);
-  };
+  const runOf = (job: Job) => String(job.id);
+  const selecting = useSelecting(jobs, (job) => job.id, runOf);
+  const { selected } = selecting;
+  const chosen = jobs.filter((job) => selected.has(job.id));
 
   const isAll = jobs.length > 0 && jobs.every((job) => selected.has(job.id));
-  const onSelectAll = () => setSelected(isAll ? new Set() : new Set(jobs.map((job) => job.id)));
-  const selectMatching = async () => setSelected(new Set((await loadAll!()).map((job) => job.id)));
+  const selectMatching = async () =>
+    select([...selection.peek(), ...(await loadAll!()).map(runOf)]);
 
   const onKey = (job: Job, event: KeyboardEvent): boolean => {
-    const chosen = selected.size ? [...selected].map((id) => byId.get(id)!).filter(Boolean) : [job];
+    const targets = chosen.length ? chosen : [job];
     const place = jobs.indexOf(job);
     if (event.key === 'l') go(logHref(job.id));
-    else if (event.key === 'Escape' && selected.size) setSelected(new Set());
+    else if (event.key === 'Escape' && selection.peek().length) clearSelection();
+    else if (event.key === 'w' && isInQueue(job)) void showWhy(job.id);
     else if (!canAct) return false;
-    else if (event.key === 'c') void actions.cancel(chosen);
+    else if (event.key === 'c') void actions.cancel(targets);
     else if (event.key === 'h')
-      void (chosen.every((one) => one.state === 'held')
-        ? actions.release(chosen)
-        : actions.hold(chosen));
-    else if (event.key === 'r') void actions.rerun(chosen);
+      void (targets.every((one) => one.state === 'held')
+        ? actions.release(targets)
+        : actions.hold(targets));
+    else if (event.key === 'r') void actions.rerun(targets);
     else if (event.key === 'e') go(actions.cloneHref(job));
-    else if (event.key === 'p') void actions.askPriority(chosen);
+    else if (event.key === 's') toggleStar(job);
+    else if (event.key === 'p') void actions.askPriority(targets);
     else if (event.key === 'K' && rest.onDrop) rest.onDrop(place, place - 1);
     else if (event.key === 'J' && rest.onDrop) rest.onDrop(place, place + 1);
     else if (event.key === 'T' && rest.onDrop) rest.onDrop(place, 0);
@@ -239,14 +225,11 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
     return true;
   };
 
-  const chosen = [...selected]
-    .map((id) => byId.get(id))
-    .filter((job): job is Job => job !== undefined);
   const andClear = (work: (jobs: Job[]) => Promise<void>) => () =>
-    void work(chosen).then(() => setSelected(new Set()));
+    void work(chosen).then(() => deselect(chosen.map(runOf)));
   return (
     <>
-      {chosen.length > 0 && (
+      {chosen.length > 0 && canAct && (
         <BulkActions label={`${plural(chosen.length, 'job')} selected`}>
           {chosen.some((job) => isActive(job) || isWaiting(job)) && (
             <button onClick={andClear(actions.cancel)}>Cancel…</button>
@@ -270,25 +253,23 @@ export function JobTable({ jobs, loadAll, ...rest }: Props) {
             </button>
           )}
           {!isAll && (
-            <button class="link" onClick={onSelectAll}>
+            <button class="link" onClick={selecting.onSelectAll}>
               Select all {count(jobs.length)}
             </button>
           )}
-          <button class="link" onClick={() => setSelected(new Set())}>
+          <button class="link" onClick={clearSelection}>
             Clear
           </button>
         </BulkActions>
       )}
-      <Table
+      <WideTable
         {...rest}
         columns={withPlaces(rest.columns, jobs)}
         rows={jobs}
         id={(job) => job.id}
         href={(job) => jobHref(job.id)}
         onKey={onKey}
-        selected={canAct ? selected : undefined}
-        onSelect={canAct ? onSelect : undefined}
-        onSelectAll={onSelectAll}
+        {...selecting}
         canMove={(job) => Boolean(job.ready)}
         onDrop={canAct ? rest.onDrop : undefined}
         rowKind={(job) => (job.state === 'held' ? 'faint-row' : '')}

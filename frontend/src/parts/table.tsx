@@ -17,7 +17,7 @@ export interface Column<T> {
   sort?: boolean;
 }
 
-interface Props<T> {
+export interface TableProps<T> {
   label: string;
   rows: T[];
   columns: Column<T>[];
@@ -66,7 +66,7 @@ export function moveFocus(step: number): void {
   next?.focusRow(step > 0 ? 0 : next.length() - 1);
 }
 
-export function Table<T>(props: Props<T>) {
+export function Table<T>(props: TableProps<T>) {
   const { rows, columns, id, href, selected } = props;
   const height = isPhone.value ? (props.phoneHeight ?? 58) : 32;
   const table = useRef<HTMLTableElement>(null);

@@ -1,29 +1,28 @@
-// The GPUs: usage over the last hours, draining and slots; and the nodes of backends.
+// The GPUs: the timeline of what they did and likely will do, the heat map of their use, and each GPU with
+// its charts, draining and slots; and the nodes of backends.
+import { useEffect, useRef } from 'preact/hooks';
 import { drainGpu, setSlots } from '../actions';
 import { query } from '../api';
 import { BackendSection } from '../parts/backends';
 import { Empty, Loading, Tabs } from '../parts/bits';
+import { FirstUse } from '../parts/first-use';
+import { GpuCard, GpuGrid, isDrained } from '../parts/gpu-card';
 import { GpuHistoryTable } from '../parts/gpu-history';
-import { TraceCharts } from '../parts/traces';
+import { GpuTimeline } from '../parts/gpu-timeline';
 import { Heading } from '../parts/heading';
-import { GpuCard, isDrained, isMeasured, isSimulated } from '../parts/gpu-card';
+import { HOURS, hoursOf, showRange } from '../parts/time-range';
+import { TraceCharts } from '../parts/traces';
 import { href, replace, route } from '../route';
 import { backends, gpus, isLoaded, isReadOnly } from '../store';
 import { isInBanner } from '../stream';
 import type { Gpu, GpuHistory, Traces } from '../types';
 import { useFetch } from '../use-fetch';
 
-const HOURS = [
-  { value: '1', label: '1 h' },
-  { value: '6', label: '6 h' },
-  { value: '24', label: '24 h' },
-];
+const MANY = 8; // more GPUs than this show the charts of one at a time
 
 export function GpusScreen() {
-  const hours = route.value.query.get('hours') ?? '6';
-  const history = useFetch<GpuHistory>(`/api/gpus/history${query({ hours })}`, 15_000);
-  const ofGpu = (gpu: Gpu) =>
-    history.data?.gpus.find((one) => (gpu.uuid ? one.uuid === gpu.uuid : one.index === gpu.index));
+  const hours = hoursOf(route.value.query);
+  const isMany = gpus.value.length > MANY;
   return (
     <>
       <header class="page-head">
@@ -34,28 +33,17 @@ export function GpusScreen() {
           label="Time range"
           value={hours}
           options={HOURS}
-          onPick={(picked) => replace(href(['gpus'], { hours: picked }))}
+          onPick={(picked) => showRange(null, picked)}
         />
       </header>
       {!isLoaded.value && <Loading rows={10} />}
       {isLoaded.value && !gpus.value.length && (
         <Empty title="No GPUs on this host">
-          {!backends.value.length && 'Jobs run on the CPU.'}
+          <FirstUse topic="gpus">{!backends.value.length && <p>Jobs run on the CPU.</p>}</FirstUse>
         </Empty>
       )}
-      {gpus.value.map((gpu) => (
-        <div key={gpu.uuid || gpu.index} class="gpu-row">
-          <GpuCard gpu={gpu}>{!isReadOnly.value && <GpuActions gpu={gpu} />}</GpuCard>
-          <div>
-            <History history={ofGpu(gpu)} />
-            {isSimulated(gpu) && !isMeasured(gpu) ? (
-              <p class="dim">Simulated GPUs have no measurements.</p>
-            ) : (
-              <GpuTraces gpu={gpu} hours={hours} />
-            )}
-          </div>
-        </div>
-      ))}
+      {gpus.value.length > 0 && <GpuTimeline />}
+      {gpus.value.length > 0 && (isMany ? <ManyGpus hours={hours} /> : <FewGpus hours={hours} />)}
       {backends.value.map((one) => (
         <BackendSection key={one.name} backend={one} />
       ))}
@@ -63,13 +51,84 @@ export function GpusScreen() {
   );
 }
 
+/** Each GPU beside its charts. */
+function FewGpus({ hours }: { hours: string }) {
+  const history = useHistory(hours);
+  return (
+    <>
+      {gpus.value.map((gpu) => (
+        <div key={gpu.uuid || gpu.index} class="gpu-row">
+          <GpuCard gpu={gpu}>
+            <GpuActions gpu={gpu} />
+          </GpuCard>
+          <div>
+            <History history={ofGpu(history, gpu)} />
+            <GpuTraces gpu={gpu} hours={hours} />
+          </div>
+        </div>
+      ))}
+    </>
+  );
+}
+
+/** All GPUs, and the charts of the chosen one above them. */
+function ManyGpus({ hours }: { hours: string }) {
+  const history = useHistory(hours);
+  const picked = gpus.value.find((gpu) => String(gpu.index) === route.value.query.get('gpu'));
+  const pick = (gpu: Gpu | null) => {
+    const next = new URLSearchParams(route.value.query);
+    if (gpu) next.set('gpu', String(gpu.index));
+    else next.delete('gpu');
+    replace(href(['gpus'], next));
+  };
+  // The charts are above the GPUs, maybe far above the button.
+  const box = useRef<HTMLDivElement>(null);
+  const index = picked?.index;
+  useEffect(() => {
+    if (index !== undefined) box.current?.scrollIntoView({ block: 'center' });
+  }, [index]);
+  return (
+    <>
+      {picked && (
+        <div ref={box} class="gpu-row" role="region" aria-label={`Charts of GPU ${picked.index}`}>
+          <GpuCard gpu={picked}>
+            <div class="row">
+              <button onClick={() => pick(null)}>Close the charts</button>
+            </div>
+          </GpuCard>
+          <div>
+            <History history={ofGpu(history, picked)} />
+            <GpuTraces gpu={picked} hours={hours} />
+          </div>
+        </div>
+      )}
+      <GpuGrid>
+        {gpus.value.map((gpu) => (
+          <GpuCard key={gpu.uuid || gpu.index} gpu={gpu}>
+            <GpuActions gpu={gpu} onCharts={() => pick(gpu)} />
+          </GpuCard>
+        ))}
+      </GpuGrid>
+    </>
+  );
+}
+
+const useHistory = (hours: string) =>
+  useFetch<GpuHistory>(`/api/gpus/history${query({ hours })}`, 15_000).data;
+
+const ofGpu = (history: GpuHistory | null, gpu: Gpu) =>
+  history?.gpus.find((one) => (gpu.uuid ? one.uuid === gpu.uuid : one.index === gpu.index));
+
 function History({ history }: { history: GpuHistory['gpus'][number] | undefined }) {
   return history && history.shares.busy !== '-' ? <GpuHistoryTable history={history} /> : null;
 }
 
-function GpuActions({ gpu }: { gpu: Gpu }) {
+function GpuActions({ gpu, onCharts }: { gpu: Gpu; onCharts?: () => void }) {
+  const charts = onCharts && <button onClick={onCharts}>Charts</button>;
+  if (isReadOnly.value) return charts ? <div class="row">{charts}</div> : null;
   return (
     <div class="row">
+      {charts}
       {isDrained(gpu) ? (
         <button onClick={() => void drainGpu(gpu, false)}>Restore</button>
       ) : (

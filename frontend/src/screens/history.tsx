@@ -1,26 +1,28 @@
-// All jobs, newest first. The filters are part of the address.
-import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, get, query } from '../api';
+// All jobs. Filters, order and columns are part of the address.
+import { useState } from 'preact/hooks';
 import { count } from '../format';
 import { Empty, Failed, Loading } from '../parts/bits';
-import { COLUMNS, JobTable } from '../parts/job-table';
+import { FailureGroups } from '../parts/failure-groups';
+import { FilterBox } from '../parts/filter-box';
+import { JobTable } from '../parts/job-table';
+import { TableTools } from '../parts/table-tools';
 import { BackendOptions } from '../parts/backends';
+import { FirstUse } from '../parts/first-use';
 import { Heading } from '../parts/heading';
-import { showError } from '../parts/toast';
-import { keptData } from '../places';
-import { href, replace, route } from '../route';
-import { backends, counts, onChange } from '../store';
+import { TagList, useKnownTags } from '../parts/tags';
+import { replace, route } from '../route';
+import { backends, counts } from '../store';
+import { nextSort, setInAddress, tableState } from '../table-state';
 import { isPhone } from '../theme';
-import { useChanges } from '../use-fetch';
 import { ACTIVE, FINAL, type Job, STATES, type State, WAITING } from '../types';
+import { historyColumns, isDownFirst, sentColumns, STANDARD } from './history-columns';
+import { useFailures, useHistory } from './history-data';
 
-const FIELDS = ['state', 'on', 'name', 'tag', 'sweep', 'q'] as const;
+const FIELDS = ['state', 'on', 'name', 'tag', 'sweep', 'q', 'starred'] as const;
 const TEXTS = ['name', 'tag', 'sweep', 'q'] as const;
 const LABELS = { name: 'Name', tag: 'Tag', sweep: 'Sweep', q: 'Command or name' };
-const c = COLUMNS;
-const SHOWN = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.submitted];
-const PAGE = 200;
-const MAX_SELECTED = 10_000; // the server's limit for one action
+const TABLE = 'history';
+const BASE = '/api/history';
 
 const GROUPS: Record<string, readonly State[]> = { active: ACTIVE, waiting: WAITING, final: FINAL };
 
@@ -40,171 +42,34 @@ function matches(job: Job, filter: Filter): boolean {
         .some((one) => one === job.state || GROUPS[one]?.includes(job.state))) &&
     (!filter.on || job.on === filter.on) &&
     (!filter.name || job.name === filter.name) &&
+    (!filter.starred || job.starred) &&
     (!filter.tag || job.tags.includes(filter.tag)) &&
     (!filter.sweep || job.sweep === filter.sweep) &&
     (!needle || `${job.name ?? ''} ${job.command}`.toLowerCase().includes(needle))
   );
 }
 
-interface Loaded {
-  key: string;
-  jobs: Job[];
-  next: number | null;
-}
-
 export function HistoryScreen() {
   const filter = filterOf(route.value.query);
-  const key = query(filter);
-  // After going back, show the rows that were loaded before, so that the scroll position is valid.
-  const [loaded, setLoaded] = useState<Loaded | null>(
-    (keptData().history as Loaded | undefined) ?? null,
+  const { where, sort, columns: chosen } = tableState(TABLE);
+  const names = chosen ?? STANDARD;
+  const selection = new URLSearchParams(
+    Object.entries({ ...filter, where, sort }).filter(([, text]) => text),
   );
-  keptData().history = loaded;
-  const [error, setError] = useState<ApiError | null>(null);
-  const isBusy = useRef(false);
-  const current = useRef({ key, filter });
-  current.current = { key, filter };
+  const { shown, old, error, onEnd, onRange, loadAll, retry } = useHistory({
+    selection,
+    columns: sentColumns(names),
+    isPlain: !where && !sort,
+    matches: (job) => matches(job, filter),
+  });
+  const groups = useFailures(`${BASE}/failures`, selection);
+  const filterError = error && !shown && error.status === 400 ? error : null;
+  const rows = shown ?? (filterError || !error ? old : null);
+  const setWhere = (text: string) => setInAddress({ where: text });
 
-  const fetchPage = useCallback(async (before: number | null) => {
-    if (isBusy.current && before !== null) return;
-    isBusy.current = true;
-    const requestedKey = current.current.key;
-    try {
-      const page = await get<{ jobs: Job[]; next: number | null }>(
-        `/api/jobs${query({ ...current.current.filter, before, limit: PAGE })}`,
-      );
-      if (requestedKey !== current.current.key) return;
-      setError(null);
-      setLoaded((old) => {
-        if (before === null || old?.key !== requestedKey)
-          return { key: requestedKey, jobs: page.jobs, next: page.next };
-        // Scrolling may request the same page twice before the first response is rendered.
-        const last = old.jobs.at(-1)?.id ?? Infinity;
-        return {
-          key: requestedKey,
-          jobs: [...old.jobs, ...page.jobs.filter((job) => job.id < last)],
-          next: page.next,
-        };
-      });
-    } catch (problem) {
-      if (problem instanceof ApiError && requestedKey === current.current.key) setError(problem);
-    } finally {
-      isBusy.current = false;
-    }
-  }, []);
-
-  useEffect(() => {
-    if (loaded?.key === key) return void refresh();
-    const timer = setTimeout(() => void fetchPage(null), loaded ? 200 : 0);
-    return () => clearTimeout(timer);
-  }, [key]);
-
-  // Refresh the visible rows: the stream reports only jobs that are on the overview.
-  const inView = useRef<[number, number]>([0, 0]);
-  const refresh = useCallback(async () => {
-    const old = latest.current;
-    if (
-      !old ||
-      old.key !== current.current.key ||
-      !old.jobs.length ||
-      isBusy.current ||
-      document.hidden
-    )
-      return;
-    const from = Math.min(inView.current[0], old.jobs.length - 1);
-    const top = from === 0 ? null : old.jobs[from]!.id + 1;
-    try {
-      const page = await get<{ jobs: Job[]; next: number | null }>(
-        `/api/jobs${query({ ...current.current.filter, before: top, limit: PAGE })}`,
-      );
-      setLoaded((now) => {
-        if (!now || now.key !== old.key) return now;
-        const lowest =
-          page.jobs.length && page.next !== null ? page.jobs[page.jobs.length - 1]!.id : 0;
-        const above = top === null ? [] : now.jobs.filter((job) => job.id >= top);
-        const below = now.jobs.filter((job) => job.id < lowest);
-        return {
-          ...now,
-          jobs: [...above, ...page.jobs, ...below],
-          next: below.length || page.next === null ? now.next : page.next,
-        };
-      });
-    } catch {
-      // the banner shows that the server is unreachable
-    }
-  }, []);
-  const latest = useRef(loaded);
-  latest.current = loaded;
-  useChanges(
-    () => true,
-    () => void (latest.current?.key === current.current.key ? refresh() : fetchPage(null)),
-    2000,
-  );
-  useEffect(
-    () =>
-      onChange((delta) => {
-        if (!delta?.jobs?.length) return;
-        setLoaded((old) => {
-          if (!old || old.key !== current.current.key) return old;
-          const fresh = new Map((delta.jobs ?? []).map((job) => [job.id, job]));
-          const newest = old.jobs[0]?.id ?? 0;
-          const kept = old.jobs
-            .map((job) => fresh.get(job.id) ?? job)
-            .filter((job) => !fresh.has(job.id) || matches(job, current.current.filter));
-          const added = [...fresh.values()]
-            .filter((job) => job.id > newest && matches(job, current.current.filter))
-            .sort((a, b) => b.id - a.id);
-          return { ...old, jobs: [...added, ...kept] };
-        });
-      }),
-    [],
-  );
-  const refreshTimer = useRef(0);
-  const onRange = useCallback((first: number, last: number) => {
-    inView.current = [first, last];
-    clearTimeout(refreshTimer.current);
-    refreshTimer.current = window.setTimeout(() => void refresh(), 600);
-  }, []);
-
-  const shown = loaded?.key === key ? loaded : null;
-  const onEnd = useCallback(() => {
-    if (shown?.next != null) void fetchPage(shown.next);
-  }, [shown?.next, shown?.key]);
-
-  /** Load all matching jobs, up to the limit of one action. */
-  const loadAll = async (): Promise<Job[]> => {
-    const all = [...(shown?.jobs ?? [])];
-    let next = shown?.next ?? null;
-    try {
-      while (next !== null && all.length < MAX_SELECTED) {
-        const page: { jobs: Job[]; next: number | null } = await get(
-          `/api/jobs${query({ ...filter, before: next, limit: 1000 })}`,
-        );
-        all.push(...page.jobs);
-        next = page.next;
-      }
-      if (next !== null)
-        showError(`More than ${count(MAX_SELECTED)} jobs match; only the newest are selected`);
-      setLoaded({
-        key,
-        jobs: all.slice(0, MAX_SELECTED),
-        next: next ?? (all.length > MAX_SELECTED ? all[MAX_SELECTED - 1]!.id : null),
-      });
-    } catch (problem) {
-      showError(problem);
-    }
-    return all.slice(0, MAX_SELECTED);
-  };
-
-  const set = (field: string, text: string) => {
-    const next = new URLSearchParams();
-    for (const one of FIELDS) {
-      const value = one === field ? text : filter[one];
-      if (value) next.set(one, value);
-    }
-    replace(href(['history'], next));
-  };
-  const nFilters = FIELDS.filter((field) => filter[field]).length;
+  const set = (field: string, text: string) => setInAddress({ [field]: text });
+  const nFilters = FIELDS.filter((field) => filter[field]).length + (where ? 1 : 0);
+  const tags = useKnownTags(true);
   const [isOpen, setOpen] = useState(false); // on a phone the filters are collapsed
 
   return (
@@ -267,33 +132,73 @@ export function HistoryScreen() {
               <input
                 type="search"
                 value={filter[field]}
+                list={field === 'tag' ? 'tags-of-jobs' : undefined}
                 placeholder={field === 'q' ? 'train.py' : ''}
                 onInput={(event) => set(field, event.currentTarget.value)}
               />
             </label>
           ))}
+          <TagList id="tags-of-jobs" tags={tags} />
+          <label>
+            <span>Star</span>
+            <select
+              value={filter.starred}
+              onChange={(event) => set('starred', event.currentTarget.value)}
+            >
+              <option value="">any</option>
+              <option value="true">starred</option>
+            </select>
+          </label>
         </form>
       )}
-      {error && !shown ? (
-        <Failed error={error} retry={() => void fetchPage(null)} />
-      ) : !shown ? (
-        <Loading rows={14} />
-      ) : !shown.jobs.length ? (
-        <Empty title={nFilters ? 'No jobs match' : 'No jobs yet'} />
+      <div class="table-bar">
+        <FilterBox
+          base={BASE}
+          where={where}
+          placeholder="state == 'failed' and duration > '1h'"
+          error={filterError}
+          onWhere={setWhere}
+        />
+        <TableTools
+          base={BASE}
+          table={TABLE}
+          columns={names}
+          standard={STANDARD}
+          sort={sort}
+          selection={selection}
+        />
+      </div>
+      <FailureGroups groups={groups} where={where} onWhere={setWhere} />
+      {error && !rows && !filterError ? (
+        <Failed error={error} retry={retry} />
+      ) : !rows ? (
+        !filterError && <Loading rows={14} />
+      ) : !rows.jobs.length ? (
+        <Empty title={nFilters ? 'No jobs match' : 'No jobs yet'}>
+          {!nFilters && <FirstUse topic="history" />}
+        </Empty>
       ) : (
-        <section aria-label="Jobs">
+        <section aria-label="Jobs" class={shown ? '' : 'faint'}>
           <JobTable
             label="Jobs"
-            jobs={shown.jobs}
-            columns={SHOWN}
+            jobs={rows.jobs}
+            columns={historyColumns(names)}
+            sort={sort || '-id'}
+            onSort={(name) => setInAddress({ sort: nextSort(sort, name, isDownFirst(name)) })}
             onEnd={onEnd}
             onRange={onRange}
-            loadAll={shown.next === null ? undefined : loadAll}
+            total={rows.total}
+            loadAll={rows.next === null ? undefined : loadAll}
           />
           <p class="more dim num">
-            {shown.next === null
-              ? `${count(shown.jobs.length)} jobs`
-              : `${count(shown.jobs.length)} loaded, more below`}
+            {rows.next === null
+              ? `${count(rows.jobs.length)} jobs`
+              : `${count(rows.jobs.length)} of ${rows.hasMore ? 'more than ' : ''}${count(rows.total)} jobs loaded, more below`}
+            {rows.unread > 0 && (
+              <span role="status">
+                Reading the metrics of {count(rows.unread)} more finished jobs…
+              </span>
+            )}
           </p>
         </section>
       )}

@@ -2,15 +2,25 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import * as actions from '../actions';
+import { setStar } from '../annotations';
 import { query } from '../api';
 import { bytes, clock, duration, elapsed, needs, runtime, title, value } from '../format';
 import { useKeys } from '../keys';
 import { LogPane } from '../log/pane';
 import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
 import { Chart } from '../parts/chart';
+import { CodeOfJob } from '../parts/code-diff';
+import { FilesOfJob } from '../parts/files';
 import { Heading } from '../parts/heading';
+import { NoteBox } from '../parts/note';
+import { NotifyAboutJob } from '../parts/notification-settings';
+import { Star } from '../parts/star';
+import { Tags } from '../parts/tags';
 import { TraceCharts } from '../parts/traces';
-import { go, href, jobHref, logHref, sweepHref } from '../route';
+import { go, jobHref, logHref, sweepHref } from '../route';
+import { compareHref, selection } from '../selection';
+import { RunSection } from '../parts/run';
+import { Reasons, WhatIfs, showWhy } from '../parts/why';
 import { isReadOnly, knownJobs, now } from '../store';
 import {
   type Job,
@@ -24,7 +34,7 @@ import {
   isWaiting,
 } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
-import { withFieldLabels, visible } from '../words';
+import { visible } from '../words';
 
 export function useJob(id: number) {
   const fetched = useFetch<{ job: JobDetail }>(`/api/jobs/${id}`);
@@ -49,21 +59,24 @@ export function JobScreen({ id }: { id: number }) {
     job?.attempts ? `/api/jobs/${id}/trace?points=300` : null,
     isLive ? 5000 : 0,
   );
-  useJobKeys(job);
+  useJobKeys(job, reload);
   if (!job) return error ? <Failed error={error} retry={reload} /> : <Loading rows={12} />;
   const series = traces.data?.series ?? {};
   const hasTraces = Object.values(series).some((one) => one.points.length > 1);
   const metrics = Object.entries(job.metrics ?? {});
   return (
     <>
-      <JobHead job={job} />
+      <JobHead job={job} reload={reload} />
+      <NoteBox key={id} target={{ job: id }} value={job} onSaved={reload} />
       {isInQueue(job) && <Waiting job={job} />}
+      <RunSection job={job} />
       <div class="two">
         <div>
           <Section title="Log" tools={<a href={logHref(id)}>Full view</a>}>
             <LogPane job={job} key={id} />
           </Section>
           {metrics.length > 0 && <Metrics job={job} />}
+          <FilesOfJob job={job} key={`files ${id}`} />
           {hasTraces && (
             <Section title="Resources">
               <TraceCharts series={series} />
@@ -98,7 +111,7 @@ function Events({ job }: { job: JobDetail }) {
   );
 }
 
-function useJobKeys(job: JobDetail | null): void {
+function useJobKeys(job: JobDetail | null, reload: () => void): void {
   const ifAllowed = (run: (job: Job) => void) => () => job && !isReadOnly.value && run(job);
   useKeys({
     l: () => job && go(logHref(job.id)),
@@ -107,10 +120,20 @@ function useJobKeys(job: JobDetail | null): void {
     r: ifAllowed((one) => void actions.rerun([one])),
     e: ifAllowed((one) => go(actions.cloneHref(one))),
     p: ifAllowed((one) => void actions.askPriority([one])),
+    s: ifAllowed((one) => void setStar({ job: one.id }, !one.starred, reload)),
+    w: () => job && isInQueue(job) && void showWhy(job.id),
   });
 }
 
-export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
+export function JobHead({
+  job,
+  part,
+  reload,
+}: {
+  job: JobDetail;
+  part?: string;
+  reload: () => void;
+}) {
   const time = runtime(job, now.value);
   const { result } = job;
   return (
@@ -137,7 +160,10 @@ export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
             </>
           )}
         </p>
-        <Heading kind={job.name ? '' : 'mono'}>{title(job)}</Heading>
+        <div class="title-row">
+          <Heading kind={job.name ? '' : 'mono'}>{title(job)}</Heading>
+          <Star target={{ job: job.id }} isStarred={job.starred} onChanged={reload} />
+        </div>
         <p class="headline">
           <Badge state={job.state} />
           {result &&
@@ -153,21 +179,35 @@ export function JobHead({ job, part }: { job: JobDetail; part?: string }) {
           {job.devices.length > 0 && (
             <span class="num">GPU {job.devices.map((one) => one.index).join(', ')}</span>
           )}
-          {job.tags.map((tag) => (
-            <a key={tag} class="tag" href={href(['history'], { tag })}>
-              {visible(tag)}
-            </a>
-          ))}
+          <Tags target={{ job: job.id }} tags={job.tags} onChanged={reload} />
         </p>
       </div>
-      {!isReadOnly.value && <JobActions job={job} />}
+      <JobActions job={job} />
     </header>
   );
 }
 
 function JobActions({ job }: { job: JobDetail }) {
+  const compare = (
+    <a
+      class="button"
+      href={compareHref([...new Set([...selection.value, String(job.id)])])}
+      title="Compare with the selected runs"
+    >
+      Compare
+    </a>
+  );
+  if (isReadOnly.value)
+    return (
+      <div class="row actions">
+        <NotifyAboutJob job={job} />
+        {compare}
+      </div>
+    );
   return (
     <div class="row actions">
+      <NotifyAboutJob job={job} />
+      {compare}
       {job.state === 'queued' && <button onClick={() => void actions.hold([job])}>Hold</button>}
       {job.state === 'held' && <button onClick={() => void actions.release([job])}>Release</button>}
       {isWaiting(job) && <button onClick={() => void actions.moveFirst(job)}>Move to front</button>}
@@ -187,14 +227,17 @@ function JobActions({ job }: { job: JobDetail }) {
 }
 
 function Waiting({ job }: { job: JobDetail }) {
-  const given = Array.isArray(job.why) ? job.why : job.why ? [job.why] : [];
-  const reasons = job.state === 'held' ? ['This job is held. Release it to let it start.'] : given;
-  if (!reasons.length) return null;
+  if (job.state !== 'held' && !job.why.length) return null;
   return (
     <div class="note" role="note">
-      {reasons.map((reason, i) => (
-        <p key={i}>{withFieldLabels(visible(reason))}</p>
-      ))}
+      {job.state === 'held' ? (
+        <p>This job is held. Release it to let it start.</p>
+      ) : (
+        <>
+          <Reasons job={job} />
+          <WhatIfs job={job} />
+        </>
+      )}
     </div>
   );
 }
@@ -204,9 +247,12 @@ function Details({ job }: { job: JobDetail }) {
   const rows: [string, ComponentChildren][] = [
     ['Command', <Command text={job.command} />],
     ['Working directory', <code>{visible(job.cwd)}</code>],
+    ['Code', job.code && <CodeOfJob job={job} />],
+    ['Snapshot', job.snapshot && <code>{visible(job.snapshot_dir ?? job.snapshot)}</code>],
     ['Runs on', !isLocal(job) && placeOf(job)],
     ['Needs', fullRequest(job)],
     ['Engine options', job.option.length > 0 && <code>{visible(job.option.join(' '))}</code>],
+    ['Array', job.array_index !== null && `${job.array}_${job.array_index}`],
     ['Priority', job.priority || null],
     ['Fair-share group', job.group && visible(job.group)],
     [
@@ -222,6 +268,12 @@ function Details({ job }: { job: JobDetail }) {
     ],
     ['Time limit', job.time_limit === null ? null : duration(job.time_limit)],
     ['Retries', job.retries || null],
+    ['Modules', job.module.join(', ') || null],
+    ['Conda', job.conda],
+    ['Virtual environment', job.venv],
+    ['uv', job.uv ? 'environment of the project' : null],
+    ['Container', job.container],
+    ['Mounts', job.mount.join(', ') || null],
     ['Restartable', job.restartable && !job.preemptible ? 'yes' : null],
     ['Preemptible', job.preemptible ? preemptible(job) : null],
     ['Submitted', clock(job.submitted_at)],
@@ -240,6 +292,7 @@ function Details({ job }: { job: JobDetail }) {
       'Energy',
       job.gpu_energy_joules === null ? null : `${(job.gpu_energy_joules / 3600).toFixed(1)} Wh`,
     ],
+    ['Ran with', ranWith(job)],
     ['PID', job.pid],
     ['Rerun of', job.rerun_of && <a href={jobHref(job.rerun_of)}>{job.rerun_of}</a>],
   ];
@@ -252,6 +305,12 @@ function Details({ job }: { job: JobDetail }) {
       </dl>
     </Section>
   );
+}
+
+/** Host, versions and GPU models of the newest attempt. */
+function ranWith(job: JobDetail): string | null {
+  const machine = job.history.at(-1)?.machine;
+  return machine ? visible(machine.summary) : null;
 }
 
 /** Whether a preemptible job gives way, and how often it did. */

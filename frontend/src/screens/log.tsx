@@ -14,7 +14,7 @@ export function LogScreen({ id }: { id: number }) {
   if (!job) return error ? <Failed error={error} retry={reload} /> : <Loading rows={12} />;
   return (
     <div class="log-screen">
-      <JobHead job={job} part="Log" />
+      <JobHead job={job} part="Log" reload={reload} />
       <LogPane job={job} isFull key={id} />
     </div>
   );

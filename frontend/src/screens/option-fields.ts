@@ -21,7 +21,8 @@ export const COMMON: FieldSpec[] = [
 export const ADVANCED: FieldSpec[] = [
   { name: 'tags', hint: 'comma-separated' },
   { name: 'group', placeholder: 'none' },
-  { name: 'after', hint: '7, 8:any' },
+  { name: 'array', placeholder: 'none', hint: '0-99%8 runs at most 8 at once' },
+  { name: 'after', hint: '7, 8:any, 3-9, a name, a tag, @ (the last job)' },
   { name: 'begin', hint: '+2h, 2026-12-24T18:00' },
   { name: 'retries', type: 'number', placeholder: '0' },
   { name: 'gpu_ids', hint: '0,2' },
@@ -34,16 +35,27 @@ export const ADVANCED: FieldSpec[] = [
   { name: 'on_oom', placeholder: 'default', hint: 'bigger, elsewhere, alone, fail' },
   { name: 'share', placeholder: 'as the GPU', hint: 'mps, mps:50, time' },
   { name: 'warm', placeholder: 'off', hint: 'auto, or modules to import: torch' },
+  { name: 'notify', placeholder: 'default', hint: 'failure, end:phone, all, none' },
+  { name: 'profile', placeholder: 'none', hint: 'from the settings; other fields override it' },
+  { name: 'conda', placeholder: 'none', hint: 'name or path' },
+  { name: 'venv', placeholder: 'none', hint: 'path' },
+  { name: 'module', placeholder: 'none', hint: 'gcc, cuda/12.4' },
+  { name: 'container', placeholder: 'none', hint: 'image' },
+  { name: 'mount', placeholder: 'none', hint: '/data:/data:ro, with a container' },
 ];
 export const BOXES = [
   { name: 'hold', label: 'Hold until released' },
   { name: 'restartable', label: 'Restartable: may run again after a crash' },
   { name: 'preemptible', label: 'Preemptible: gives way to other jobs' },
+  { name: 'uv', label: 'uv: run in the environment of the uv project' },
   { name: 'exclusive', label: 'Exclusive: no other jobs on its GPUs' },
+  { name: 'snapshot', label: 'Snapshot: runs in a copy of its code' },
 ];
 const OF_BACKENDS = ['nodes', 'option']; // shown and sent only if a backend is chosen
 const NUMBERS = ['gpus', 'cpus', 'nodes', 'priority', 'retries', 'trials', 'seed', 'max_parallel'];
-const LISTS = ['tags', 'after', 'gpu_ids', 'prefer', 'need'];
+const LISTS = [
+  ...['tags', 'after', 'gpu_ids', 'prefer', 'need', 'notify', 'module', 'mount', 'profile'],
+];
 
 export const OPTION_NAMES = [...COMMON, ...ADVANCED, ...BOXES]
   .map((one) => one.name)

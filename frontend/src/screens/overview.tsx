@@ -4,6 +4,7 @@ import { askDrain, daemonAct, reorder } from '../actions';
 import { count } from '../format';
 import { Empty, Failed, Loading, Section } from '../parts/bits';
 import { BackendLines } from '../parts/backends';
+import { FirstUse } from '../parts/first-use';
 import { GpuCard, GpuGrid } from '../parts/gpu-card';
 import { Heading } from '../parts/heading';
 import { COLUMNS, JobTable } from '../parts/job-table';
@@ -12,7 +13,7 @@ import { isLocal } from '../types';
 import { visible } from '../words';
 
 const c = COLUMNS;
-const RUNNING = [c.id, c.title, c.gpu, c.use, c.time];
+const RUNNING = [c.id, c.title, c.gpu, c.run, c.memory, c.time];
 const QUEUE = [c.id, c.title, c.needs, c.priority, c.why, c.starts];
 const RECENT = [c.id, c.state, c.title, c.result, c.time, c.ended];
 const RECENT_WITH_PLACES = [c.id, c.state, c.title, c.result, c.gpu, c.time, c.ended];
@@ -54,7 +55,9 @@ export function OverviewScreen() {
         </GpuGrid>
       ) : (
         <Empty title="No GPUs on this host">
-          {!store.backends.value.length && 'Jobs run on the CPU.'}
+          <FirstUse topic="gpus">
+            {!store.backends.value.length && <p>Jobs run on the CPU.</p>}
+          </FirstUse>
         </Empty>
       )}
       <BackendLines />
@@ -64,9 +67,16 @@ export function OverviewScreen() {
         <>
           <Section title="Running" note={count(nStarted.value)}>
             {running.value.length ? (
-              <JobTable label="Running jobs" jobs={running.value} columns={RUNNING} />
+              <JobTable
+                label="Running jobs"
+                jobs={running.value}
+                columns={RUNNING}
+                phoneHeight={88}
+              />
             ) : (
-              <Empty title="No jobs are running" />
+              <Empty title="No jobs are running">
+                <FirstUse topic="running" />
+              </Empty>
             )}
           </Section>
           <QueueSection />
@@ -82,7 +92,9 @@ export function OverviewScreen() {
                 columns={recent.value.every(isLocal) ? RECENT : RECENT_WITH_PLACES}
               />
             ) : (
-              <Empty title="No jobs have finished yet" />
+              <Empty title="No jobs have finished yet">
+                <FirstUse topic="recent" />
+              </Empty>
             )}
           </Section>
         </>
@@ -133,7 +145,9 @@ function QueueSection() {
           phoneHeight={88}
         />
       ) : (
-        <Empty title="The queue is empty" />
+        <Empty title="The queue is empty">
+          <FirstUse topic="queue" />
+        </Empty>
       )}
       {(shown.length < queue.value.length || hidden > 0) && (
         <p class="more">
@@ -173,9 +187,9 @@ function Welcome() {
           </a>
         </p>
       )}
-      <p>
-        or run <code>stoker submit python train.py</code> in a terminal
-      </p>
+      <FirstUse topic="jobs">
+        <p>{store.isReadOnly.value ? '' : 'or in a terminal:'}</p>
+      </FirstUse>
     </Empty>
   );
 }

@@ -3,6 +3,7 @@ import { createContext, type ComponentChildren } from 'preact';
 import { useContext } from 'preact/hooks';
 import { ApiError } from '../api';
 import { BackendOptions } from '../parts/backends';
+import { RecentFolders } from '../parts/recent-folders';
 import { backends, defaultBackend, host } from '../store';
 import { isInBanner } from '../stream';
 import { LABELS, withKeyLabels } from '../words';
@@ -55,7 +56,8 @@ export function Field({
   type = 'text',
   placeholder,
   required,
-}: FieldSpec & { form: Form; required?: boolean }) {
+  list,
+}: FieldSpec & { form: Form; required?: boolean; list?: string }) {
   return (
     <label class="field">
       <span>{label ?? LABELS[name] ?? name}</span>
@@ -65,6 +67,7 @@ export function Field({
         value={form.values[name] ?? ''}
         placeholder={placeholder}
         required={required}
+        list={list}
         {...useErrorProps(name)}
         onInput={(event) => form.set(name, event.currentTarget.value)}
       />
@@ -153,9 +156,11 @@ export function Resources({
     [...advanced, ...BOXES].some((one) => form.values[one.name]) || Boolean(form.values.env);
   return (
     <>
+      <RecentFolders />
       <Field
         form={form}
         name="cwd"
+        list="recent-folders"
         placeholder={
           host.value.user ? `home directory of ${host.value.user}` : 'your home directory'
         }

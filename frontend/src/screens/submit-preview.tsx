@@ -13,13 +13,17 @@ interface PreviewJob {
   cwd?: string;
   needs?: string;
   option?: string[];
+  environment?: string;
   priority?: number;
   time_limit?: number | null;
   retries?: number;
   hold?: boolean;
+  snapshot?: boolean;
   begin_at?: string | null;
+  array?: string | null;
   after?: string[];
   tags?: string[];
+  notify?: string[];
 }
 
 export interface Preview {
@@ -87,12 +91,16 @@ function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
     ['cwd', first.cwd && `in ${first.cwd}`],
     ['needs', first.needs],
     ['option', first.option?.length ? `engine options ${first.option.join(' ')}` : null],
+    ['environment', first.environment],
     ['time_limit', first.time_limit ? `time limit ${duration(first.time_limit)}` : null],
     ['priority', first.priority ? `priority ${first.priority}` : null],
     ['retries', first.retries ? `up to ${first.retries} retries` : null],
+    ['array', first.array ? `array ${first.array}` : null],
     ['after', first.after?.length ? `after ${first.after.join(', ')}` : null],
     ['begin_at', first.begin_at && `starts no earlier than ${clock(first.begin_at)}`],
     ['hold', first.hold && 'held until released'],
+    ['notify', first.notify?.length ? `notifies ${first.notify.join(', ')}` : null],
+    ['snapshot', first.snapshot && 'runs in a snapshot of its code'],
     ['tags', first.tags?.length ? `tags ${first.tags.join(', ')}` : null],
   ];
   return options

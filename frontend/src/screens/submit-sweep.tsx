@@ -4,7 +4,8 @@ import { post } from '../api';
 import { plural } from '../format';
 import { notify } from '../parts/toast';
 import { go, sweepHref } from '../route';
-import { useForm } from './drafts';
+import { visible } from '../words';
+import { type Values, useForm } from './drafts';
 import {
   Area,
   EnvironmentNote,
@@ -20,7 +21,7 @@ import { PreviewPanel, usePreview } from './submit-preview';
 
 const METHODS = ['grid', 'shuffled', 'random', 'lhs', 'tpe', 'gp', 'cmaes', 'nsgaii'];
 const RESERVED = ['params', 'id', 'dir', 'gpu'];
-const SINGLE_JOB_OPTIONS = ['after', 'begin', 'group'];
+const SINGLE_JOB_OPTIONS = ['array', 'after', 'begin', 'group'];
 const HELP = [
   ['1e-3,1e-4', 'these values'],
   ['range(3)', '0, 1, 2'],
@@ -44,8 +45,18 @@ export function placeholders(command: string): string[] {
   return [...new Set(found)].filter((name) => !RESERVED.includes(name));
 }
 
-export function SweepForm() {
-  const form = useForm('sweep', { method: 'grid', goal: 'min' });
+/** The sweep that a form clones. */
+export interface OriginalSweep {
+  name: string;
+  values: Values;
+  /** The argv of a command without a shell; used as long as the command is not edited. */
+  argv: string[] | null;
+  /** What the clone keeps besides the fields of the form, in words. */
+  kept: string[];
+}
+
+export function SweepForm({ draft, original }: { draft: string; original?: OriginalSweep }) {
+  const form = useForm(draft, original?.values ?? { method: 'grid', goal: 'min' });
   const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const { values } = form;
@@ -58,15 +69,18 @@ export function SweepForm() {
   useEffect(() => {
     const wanted = placeholders(command);
     const kept = params.filter((one) => one.text || wanted.includes(one.name));
-    const missing = wanted.filter((name) => !kept.some((one) => one.name === name));
+    const names = kept.flatMap((one) => one.name.split(',')); // `lr,bs` has values together
+    const missing = wanted.filter((name) => !names.includes(name));
     if (missing.length || kept.length < params.filter((one) => one.name).length)
       setParams([...kept, ...missing.map((name) => ({ name, text: '' }))]);
   }, [command]);
 
   const given = params.filter((one) => one.name.trim() && one.text.trim());
-  const needsTrials = !['grid', 'shuffled'].includes(values.method ?? '');
+  const needsTrials = !['grid', 'shuffled'].includes(values.method ?? '') || Boolean(values.trials);
+  const isSameCommand = original?.argv && command === original.values.command;
   const body = {
-    command,
+    ...(isSameCommand ? { argv: original.argv } : { command }),
+    ...(original ? { based_on: original.name } : {}),
     parameters: Object.fromEntries(given.map((one) => [one.name.trim(), one.text.trim()])),
     method: values.method,
     ...optionsOf(values, [
@@ -193,10 +207,19 @@ export function SweepForm() {
             type="number"
             placeholder="no limit"
           />
-          <Field form={form} name="name" label="Name" placeholder="generated" />
+          <Field
+            form={form}
+            name="name"
+            label="Name"
+            placeholder="generated"
+            required={original !== undefined}
+          />
+          {values.method !== 'grid' && (
+            <Field form={form} name="seed" label="Seed" type="number" placeholder="generated" />
+          )}
         </div>
         <Resources form={form} without={SINGLE_JOB_OPTIONS} />
-        <EnvironmentNote />
+        {original ? <KeptNote original={original} /> : <EnvironmentNote />}
         <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>
           Start sweep{preview.total ? ` of ${plural(preview.total, 'trial')}` : ''}
         </SubmitRow>
@@ -207,5 +230,17 @@ export function SweepForm() {
         none="Write a command with {name} placeholders, and values for each name."
       />
     </SubmitForm>
+  );
+}
+
+function KeptNote({ original }: { original: OriginalSweep }) {
+  return (
+    <div class="dim hint">
+      <p>
+        The trials get the environment of sweep {visible(original.name)}; variables under
+        “Environment” are added.
+      </p>
+      {original.kept.length > 0 && <p>Kept from it: {original.kept.map(visible).join('; ')}.</p>}
+    </div>
   );
 }

@@ -5,8 +5,10 @@ import { href, replace, route } from '../route';
 import { isReadOnly } from '../store';
 import type { JobDetail } from '../types';
 import { useFetch } from '../use-fetch';
+import { visible } from '../words';
 import { BatchForm } from './submit-batch';
 import { cloneOf } from './submit-clone';
+import { SweepCloneForm } from './submit-sweep-clone';
 import { JobForm } from './submit-job';
 import { SweepForm } from './submit-sweep';
 
@@ -19,15 +21,18 @@ const KINDS = [
 export function SubmitScreen() {
   const kind = route.value.query.get('kind') ?? 'job';
   const from = route.value.query.get('from');
+  const clone = kind === 'sweep' ? route.value.query.get('clone') : null;
   if (isReadOnly.value)
     return <Failed error="The web UI is read-only (it was started with --read-only)" />;
   return (
     <>
       <header class="page-head">
         <div class="grow">
-          <Heading key={from ?? ''}>{from ? `Clone of job ${from}` : 'Submit'}</Heading>
+          <Heading key={from ?? clone ?? ''}>
+            {from ? `Clone of job ${from}` : clone ? `Clone of sweep ${visible(clone)}` : 'Submit'}
+          </Heading>
         </div>
-        {!from && (
+        {!from && !clone && (
           <Tabs
             label="What to submit"
             value={kind}
@@ -40,8 +45,10 @@ export function SubmitScreen() {
         <CloneForm key={from} from={from} />
       ) : kind === 'batch' ? (
         <BatchForm />
+      ) : clone ? (
+        <SweepCloneForm key={clone} name={clone} />
       ) : kind === 'sweep' ? (
-        <SweepForm />
+        <SweepForm key="new" draft="sweep" />
       ) : (
         <JobForm key="new" draft="job" />
       )}

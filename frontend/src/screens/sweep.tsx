@@ -1,24 +1,34 @@
 // One sweep: progress, the best trial, charts of parameters and results, and the table of trials.
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
-import { extendSweep, rerunFailed, resumeSweep, stopSweep } from '../actions';
 import { ApiError, get, query } from '../api';
-import { count, plural, value } from '../format';
+import { count, value } from '../format';
 import { Command, Empty, Failed, Loading, Progress, Section } from '../parts/bits';
-import { ask } from '../parts/dialog';
+import { FailureGroups } from '../parts/failure-groups';
+import { FilterBox } from '../parts/filter-box';
 import { Heading } from '../parts/heading';
-import { Parallel, type Range } from '../parts/parallel';
-import { ranksOf } from '../parts/ranks';
-import { Table } from '../parts/table';
-import { href, jobHref, replace, route, sweepHref } from '../route';
+import { NoteBox } from '../parts/note';
+import { ReportLinks } from '../parts/report-links';
+import { Star } from '../parts/star';
+import { SweepActions } from '../parts/sweep-actions';
+import { TableTools } from '../parts/table-tools';
+import { Tags } from '../parts/tags';
+import { WideTable } from '../parts/wide-table';
+import { jobHref, sweepHref } from '../route';
+import { compareHref, trialRun, useSelecting } from '../selection';
 import { isReadOnly, sweeps } from '../store';
+import { setInAddress, tableState } from '../table-state';
 import type { Delta, Results, SweepDetail } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
 import { visible } from '../words';
-import { Importance, LearningCurves } from './sweep-charts';
+import { useFailures } from './history-data';
 import { columnsFor } from './sweep-columns';
+import { SweepCurves } from './sweep-curves';
+import { SweepParameters } from './sweep-parameters';
 
 const PAGE = 500;
-const BAD = ['failed', 'lost', 'cancelled'];
+const ENDS = ['result', 'cause', 'exit']; // shown only where they are chosen
+const FILTER_EXAMPLE = "state == 'done' and lr < 0.01";
+const NO_TRIALS: Results = { schema: 2, columns: [], rows: [], total: 0, metric: null };
 
 export function SweepScreen({ name }: { name: string }) {
   const base = `/api/sweeps/${encodeURIComponent(name)}`;
@@ -28,46 +38,35 @@ export function SweepScreen({ name }: { name: string }) {
     !sweeps.peek().some((one) => one.name === name); // the stream reports only the newest sweeps
   const { data: sweep, error, reload } = useFetch<SweepDetail>(base);
   useChanges(concerns, reload, 1500);
-  if (!sweep) return error ? <Failed error={error} retry={reload} /> : <Loading rows={12} />;
+  const [trials, setTrials] = useState<number[] | null>(null);
+  if (!sweep && error) return <Failed error={error} retry={reload} />;
   return (
     <>
-      <SweepHead sweep={sweep} />
-      {sweep.stopped && (
+      {sweep ? <SweepHead sweep={sweep} reload={reload} /> : <Loading rows={4} />}
+      {sweep && <NoteBox key={name} target={{ sweep: name }} value={sweep} onSaved={reload} />}
+      {sweep?.stopped && (
         <div class="note" role="note">
           Stopped: {sweep.stopped}
         </div>
       )}
-      <SweepResults sweep={sweep} base={base} concerns={concerns} />
+      <SweepCurves
+        name={name}
+        params={sweep?.params.map((one) => one.name) ?? []}
+        trials={trials}
+        concerns={concerns}
+      />
+      {sweep && (
+        <SweepParameters sweep={sweep} base={base} concerns={concerns} onFilter={setTrials} />
+      )}
+      {sweep && <SweepResults sweep={sweep} base={base} concerns={concerns} />}
     </>
   );
 }
 
-function SweepHead({ sweep }: { sweep: SweepDetail }) {
+function SweepHead({ sweep, reload }: { sweep: SweepDetail; reload: () => void }) {
   const { name, trials, total } = sweep;
   const { metric } = sweep;
-  const open =
-    (trials.queued ?? 0) + (trials.held ?? 0) + (trials.running ?? 0) + (trials.starting ?? 0);
   const failed = (trials.failed ?? 0) + (trials.lost ?? 0);
-  const isStopped = sweep.state === 'stopped';
-  const canExtend = !['grid', 'shuffled'].includes(sweep.method);
-
-  const stop = async () => {
-    const answer = await ask({
-      title: `Stop sweep ${name}?`,
-      body: `${plural((trials.queued ?? 0) + (trials.held ?? 0), 'waiting trial')} will be canceled, and no new trials start. You can resume the sweep later.`,
-      yes: 'Stop sweep',
-      isDanger: true,
-      box: { label: `Also cancel ${plural(trials.running ?? 0, 'running trial')}`, value: false },
-    });
-    if (answer) await stopSweep(name, answer.box);
-  };
-  const extend = () =>
-    ask({
-      title: `Extend ${name}`,
-      yes: 'Extend',
-      field: { label: 'More trials', type: 'number', value: '20' },
-      run: ({ value: trials }) => extendSweep(name, Number(trials)),
-    });
 
   return (
     <header class="page-head">
@@ -75,7 +74,10 @@ function SweepHead({ sweep }: { sweep: SweepDetail }) {
         <p class="crumbs dim">
           <a href="#/sweeps">Sweeps</a> / <span aria-current="page">{visible(name)}</span>
         </p>
-        <Heading>{visible(name)}</Heading>
+        <div class="title-row">
+          <Heading>{visible(name)}</Heading>
+          <Star target={{ sweep: name }} isStarred={sweep.starred} onChanged={reload} />
+        </div>
         <p>
           <Command text={sweep.command} />
         </p>
@@ -93,6 +95,7 @@ function SweepHead({ sweep }: { sweep: SweepDetail }) {
           {(trials.cancelled ?? 0) > 0 && (
             <span class="num dim">{count(trials.cancelled ?? 0)} cancelled</span>
           )}
+          <Tags target={{ sweep: name }} tags={sweep.tags} onChanged={reload} />
         </p>
         {sweep.best && metric && (
           <p class="best">
@@ -110,24 +113,13 @@ function SweepHead({ sweep }: { sweep: SweepDetail }) {
           </p>
         )}
       </div>
-      {!isReadOnly.value && (
-        <div class="row actions">
-          {/* Only actions that have an effect: resuming runs trials that were cancelled or never started. */}
-          {isStopped && <button onClick={() => void resumeSweep(name)}>Resume</button>}
-          {!isStopped && sweep.missing > 0 && (
-            <button onClick={() => void resumeSweep(name)}>
-              Run {plural(sweep.missing, 'missing trial')}
-            </button>
-          )}
-          {failed > 0 && <button onClick={() => void rerunFailed(name)}>Rerun failed</button>}
-          {canExtend && <button onClick={() => void extend()}>Extend…</button>}
-          {open > 0 && !isStopped && (
-            <button class="danger" onClick={() => void stop()}>
-              Stop…
-            </button>
-          )}
-        </div>
-      )}
+      <div class="row actions">
+        <a class="button" href={compareHref([name])} title="Compare the best trials">
+          Compare
+        </a>
+        <ReportLinks name={name} />
+      </div>
+      {!isReadOnly.value && <SweepActions sweep={sweep} />}
     </header>
   );
 }
@@ -143,140 +135,111 @@ function SweepResults({
 }) {
   const { metric } = sweep;
   const fallback = metric ? (metric.goal === 'max' ? `-${metric.name}` : metric.name) : 'trial';
-  const sort = route.value.query.get('sort') ?? fallback;
-  const [table, setTable] = useState<Results | null>(null);
+  const tableName = `sweep-${sweep.name}`;
+  const { where, sort: ownSort, columns: chosen } = tableState(tableName);
+  const sort = ownSort || fallback;
+  const selection = new URLSearchParams(
+    Object.entries({ where, sort: sort === 'trial' ? '' : sort }).filter(([, text]) => text),
+  );
+  const asked = `${selection}${(chosen ?? []).map((name) => `&column=${encodeURIComponent(name)}`).join('')}`;
+  const [loaded, setTable] = useState<Results | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
-  const [ranges, setRanges] = useState<Record<string, Range>>({});
   const size = useRef(PAGE);
   const isBusy = useRef(false);
 
+  const latest = useRef(asked);
+  latest.current = asked;
   const load = useCallback(async () => {
     isBusy.current = true;
     try {
       const pages: Results[] = [];
       for (let offset = 0; offset < size.current; offset += PAGE) {
         const page = await get<Results>(
-          `${base}/results${query({ sort: sort === 'trial' ? null : sort, limit: PAGE, offset })}`,
+          `${base}/results${query({ limit: PAGE, offset })}${asked && `&${asked}`}`,
         );
+        if (latest.current !== asked) return;
         pages.push(page);
         if (page.rows.length < PAGE) break;
       }
       setTable({ ...pages[0]!, rows: pages.flatMap((page) => page.rows) });
       setError(null);
     } catch (problem) {
-      if (problem instanceof ApiError) setError(problem);
+      if (problem instanceof ApiError && latest.current === asked) setError(problem);
     } finally {
       isBusy.current = false;
     }
-  }, [base, sort]);
+  }, [base, asked]);
   useEffect(() => void load(), [load]);
   useChanges(concerns, () => void load(), 2500);
   const onEnd = useCallback(() => {
-    if (table && table.rows.length < table.total && !isBusy.current) {
-      size.current = table.rows.length + PAGE;
+    if (loaded && loaded.rows.length < loaded.total && !isBusy.current) {
+      size.current = loaded.rows.length + PAGE;
       void load();
     }
-  }, [table, load]);
+  }, [loaded, load]);
 
-  if (!table)
-    return error ? <Failed error={error} retry={() => void load()} /> : <Loading rows={10} />;
-  const params = sweep.params.map((one) => one.name).filter((name) => table.columns.includes(name));
-  const varied = params.filter(
-    (name) => new Set(table.rows.map((row) => value(row[name]))).size > 1,
+  const rows = loaded?.rows ?? [];
+  const selecting = useSelecting(
+    rows,
+    (row) => Number(row.trial),
+    (row) => trialRun(sweep.name, Number(row.trial)),
   );
+
+  const groups = useFailures(`${base}/failures`, selection);
+  const filterError = error?.status === 400 ? error : null;
+  const setWhere = (text: string) => setInAddress({ where: text });
+
+  if (!loaded && !filterError)
+    return error ? <Failed error={error} retry={() => void load()} /> : <Loading rows={10} />;
+  const table = loaded ?? NO_TRIALS;
+  const standard = table.columns.filter((name) => !ENDS.includes(name));
+  const known = chosen?.filter((name) => table.columns.includes(name)) ?? [];
+  const names = known.length ? known : standard;
+  const params = sweep.params.map((one) => one.name).filter((name) => table.columns.includes(name));
   const others = table.columns.filter(
     (name) => !params.includes(name) && !['trial', 'state', 'seconds', 'job'].includes(name),
   );
   const target = metric && table.columns.includes(metric.name) ? metric.name : (others[0] ?? null);
-  const ranks = ranksOf(
-    target === null
-      ? []
-      : table.rows
-          .filter((row) => typeof row[target] === 'number' && !BAD.includes(String(row.state)))
-          .map((row) => ({ trial: Number(row.trial), value: Number(row[target]) })),
-    metric?.goal === 'max',
-  );
-  const activeRanges = Object.entries(ranges);
-  const rows = activeRanges.length
-    ? table.rows.filter((row) => activeRanges.every(([, range]) => range.has(row)))
-    : table.rows;
-
-  const onSort = (name: string) => {
-    const next = sort === name ? `-${name}` : name;
-    replace(href(['sweeps', sweep.name], { sort: next }));
-  };
+  const onSort = (name: string) => setInAddress({ sort: sort === name ? `-${name}` : name });
   return (
-    <>
-      {table.rows.length > 0 && target !== null && (
-        <div class="halves">
-          <Section
-            title="Parameters"
-            note={
-              activeRanges.length
-                ? `${count(rows.length)} of ${count(table.rows.length)} trials`
-                : undefined
-            }
-            tools={
-              activeRanges.length ? (
-                <button class="link" onClick={() => setRanges({})}>
-                  Clear
-                </button>
-              ) : (
-                <span class="dim hint">drag along an axis to filter</span>
-              )
-            }
-          >
-            <Parallel
-              rows={table.rows}
-              axes={[...(varied.length ? varied : params), target]}
-              metric={target}
-              goal={metric?.goal ?? 'min'}
-              ranks={ranks}
-              ranges={ranges}
-              onRanges={setRanges}
-            />
-            <Importance
-              base={base}
-              metric={target}
-              isEnabled={varied.length > 1}
-              concerns={concerns}
-            />
-          </Section>
-          <LearningCurves
-            base={base}
-            metric={target}
-            ranks={ranks}
-            trials={activeRanges.length ? new Set(rows.map((row) => Number(row.trial))) : null}
-            concerns={concerns}
-          />
-        </div>
+    <Section
+      title="Trials"
+      note={where ? `${count(table.total)} of ${count(sweep.total)}` : count(table.total)}
+    >
+      <div class="table-bar">
+        <FilterBox
+          base={base}
+          where={where}
+          placeholder={FILTER_EXAMPLE}
+          error={filterError}
+          onWhere={setWhere}
+        />
+        <TableTools
+          base={base}
+          table={tableName}
+          columns={names}
+          standard={standard}
+          sort={sort}
+          selection={selection}
+        />
+      </div>
+      <FailureGroups groups={groups} where={where} onWhere={setWhere} />
+      {rows.length ? (
+        <WideTable
+          label="Trials"
+          {...selecting}
+          rows={rows}
+          columns={columnsFor(names, params, target, rows)}
+          id={(row) => Number(row.trial)}
+          sort={sort}
+          onSort={onSort}
+          href={(row) => (row.job == null ? sweepHref(sweep.name) : jobHref(Number(row.job)))}
+          onEnd={onEnd}
+          total={table.total}
+        />
+      ) : (
+        loaded && <Empty title={where ? 'No trials match the filter' : 'No trials yet'} />
       )}
-      <Section
-        title="Trials"
-        note={
-          activeRanges.length
-            ? `${count(rows.length)} of ${count(table.total)}`
-            : count(table.total)
-        }
-      >
-        {rows.length ? (
-          <Table
-            label="Trials"
-            rows={rows}
-            columns={columnsFor(table.columns, params, target, rows)}
-            id={(row) => Number(row.trial)}
-            sort={sort}
-            onSort={onSort}
-            href={(row) => (row.job == null ? sweepHref(sweep.name) : jobHref(Number(row.job)))}
-            onEnd={onEnd}
-            total={table.total}
-          />
-        ) : (
-          <Empty
-            title={activeRanges.length ? 'No trials in the selected ranges' : 'No trials yet'}
-          />
-        )}
-      </Section>
-    </>
+    </Section>
   );
 }

@@ -1,9 +1,12 @@
 // All sweeps, newest first.
 import { count, value } from '../format';
 import { Empty, Failed, Loading, Progress } from '../parts/bits';
+import { FirstUse } from '../parts/first-use';
 import { Heading } from '../parts/heading';
+import { NoteMark, Star } from '../parts/star';
 import { type Column, Table } from '../parts/table';
-import { sweepHref } from '../route';
+import { href, route, sweepHref } from '../route';
+import { useSelecting } from '../selection';
 import { isReadOnly } from '../store';
 import type { SweepSummary } from '../types';
 import { visible } from '../words';
@@ -14,11 +17,20 @@ const COLUMNS: Column<SweepSummary>[] = [
     name: 'name',
     head: 'Sweep',
     kind: 'p-title',
-    width: 180,
+    width: 240,
     cell: (sweep) => (
-      <a class="cut" href={sweepHref(sweep.name)} tabIndex={-1}>
-        <b>{visible(sweep.name)}</b>
-      </a>
+      <span class="title">
+        <Star target={{ sweep: sweep.name }} isStarred={sweep.starred} isInTable />
+        <NoteMark line={sweep.note_line} />
+        <a class="cut" href={sweepHref(sweep.name)} tabIndex={-1}>
+          <b>{visible(sweep.name)}</b>
+        </a>
+        {sweep.tags.map((tag) => (
+          <span class="tag" key={tag}>
+            {visible(tag)}
+          </span>
+        ))}
+      </span>
     ),
   },
   {
@@ -79,13 +91,67 @@ const COLUMNS: Column<SweepSummary>[] = [
   },
 ];
 
+/** The sweeps with the tag and star of the address. */
+function filtered(all: SweepSummary[]): SweepSummary[] {
+  const tag = route.value.query.get('tag');
+  const isStarred = route.value.query.has('starred');
+  return all.filter((one) => (!tag || one.tags.includes(tag)) && (!isStarred || one.starred));
+}
+
+/** What the address filters by, as links that add or remove it. */
+function SweepFilters({ all }: { all: SweepSummary[] }) {
+  const { query } = route.value;
+  const tag = query.get('tag');
+  const isStarred = query.has('starred');
+  const tags = [...new Set([...all.flatMap((one) => one.tags), ...(tag ? [tag] : [])])].sort();
+  if (!tags.length && !isStarred && !all.some((one) => one.starred)) return null;
+  const link = (next: { tag?: string | null; starred?: boolean }) => {
+    const to = { tag, starred: isStarred, ...next };
+    return href(['sweeps'], {
+      ...(to.tag ? { tag: to.tag } : {}),
+      ...(to.starred ? { starred: 'true' } : {}),
+    });
+  };
+  return (
+    <p class="tags" role="group" aria-label="Filter sweeps">
+      <a
+        class="tag"
+        aria-current={isStarred ? 'true' : undefined}
+        href={link({ starred: !isStarred })}
+      >
+        starred
+      </a>
+      {tags.map((one) => (
+        <a
+          key={one}
+          class="tag"
+          aria-current={one === tag ? 'true' : undefined}
+          href={link({ tag: one === tag ? null : one })}
+        >
+          {visible(one)}
+        </a>
+      ))}
+    </p>
+  );
+}
+
 export function SweepsScreen() {
   const { data, error, reload } = useFetch<{ sweeps: SweepSummary[] }>('/api/sweeps');
   useChanges((delta) => Boolean(delta.sweeps?.length || delta.removed_sweeps?.length), reload);
+  const all = data?.sweeps ?? [];
+  const shown = filtered(all);
+  const selecting = useSelecting(
+    shown,
+    (sweep) => all.indexOf(sweep),
+    (sweep) => sweep.name,
+  );
   return (
     <>
       <header class="page-head">
-        <Heading>Sweeps</Heading>
+        <div class="grow">
+          <Heading>Sweeps</Heading>
+          {data && <SweepFilters all={data.sweeps} />}
+        </div>
       </header>
       {error && !data ? (
         <Failed error={error} retry={reload} />
@@ -100,18 +166,18 @@ export function SweepsScreen() {
               </a>
             </p>
           )}
-          <p>
-            or run <code>stoker sweep 'python train.py --lr {'{lr}'}' lr=1e-3,1e-4</code> in a
-            terminal
-          </p>
+          <FirstUse topic="sweeps">
+            <p>{isReadOnly.value ? '' : 'or in a terminal:'}</p>
+          </FirstUse>
         </Empty>
       ) : (
         <section aria-label="Sweeps">
           <Table
             label="Sweeps"
-            rows={data.sweeps}
+            {...selecting}
+            rows={shown}
             columns={COLUMNS}
-            id={(sweep) => data.sweeps.indexOf(sweep)}
+            id={(sweep) => all.indexOf(sweep)}
             href={(sweep) => sweepHref(sweep.name)}
           />
         </section>

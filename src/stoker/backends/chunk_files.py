@@ -216,6 +216,7 @@ class Events:
     owned     by, node, at                       an allocation took the chunk
     reserved  jobs                               these attempts may start from now on
     begun     job, attempt, at, node, gpus       the attempt is started now
+    changed   job, attempt, at, files            its code is not as it was at submit
     ended     job, attempt, and see worker.py    it ended
     returned  jobs, why                          these attempts were not started: they were
                                                  cancelled, or the worker was `drained`

@@ -25,6 +25,7 @@ class ChunkJob(Record):
     batch_index: int | None
     saves_checkpoints: bool  # its checkpoint folder is created before the start
     estimate: float | None  # seconds
+    code: int | None = None  # the state of its code at submit; None: not recorded, or a snapshot
 
 
 def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
@@ -47,6 +48,8 @@ def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
         sweep=job.sweep,
         warm=job.warm,
         no_bind=job.no_bind,
+        array_index=job.array_index,
+        activation=job.activation,
     )
     return ChunkJob(
         job=job.id,
@@ -58,6 +61,7 @@ def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
         batch_index=job.batch_index,
         saves_checkpoints=bool(job.restartable or job.retries or job.warn is not None),
         estimate=estimate,
+        code=job.code if job.snapshot is None else None,
     )
 
 

@@ -171,6 +171,7 @@ class ChunkSource:
                 attempts=job.number - 1,
                 batch=job.batch,
                 batch_index=job.batch_index,
+                code=job.code,
             )
             for job in self._reading
         ]

@@ -134,6 +134,8 @@ class EventCollector:
         elif kind == "begun":
             attempts.record_start(self._db, event["attempt"], 0, event["at"], 0.0)
             self._place(event)
+        elif kind == "changed":
+            events.record_event(self._db, event["job"], event["at"], "code_changed", event["files"])
         elif kind == "ended":
             start = begun.get(event["attempt"])
             if start is not None:

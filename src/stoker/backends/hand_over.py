@@ -16,6 +16,8 @@ import uuid
 from stoker.backends.chunk_files import VERSION, Header, remove_folder, write_chunk
 from stoker.backends.chunk_jobs import chunk_job, to_line
 from stoker.backends.protocol import AllocationRequest, Backend, Batch, Rejected
+from stoker.boot import boot_id
+from stoker.code.check_files import write_check
 from stoker.core.backends.chunks import LONG_SECONDS, MOST_SECONDS, Candidate, Chunk, divide
 from stoker.core.backends.nodes import UP, Node
 from stoker.core.backends.options import FIRST_NODE
@@ -24,12 +26,21 @@ from stoker.core.model import ReadyJob, Request
 from stoker.core.record import Record
 from stoker.daemon.interfaces import Clock
 from stoker.settings import Settings
-from stoker.store import allocations, attempts, contexts, meta, profiles, ready_jobs, sweeps
+from stoker.store import (
+    allocations,
+    arrays,
+    attempts,
+    code_states,
+    contexts,
+    meta,
+    profiles,
+    ready_jobs,
+    sweeps,
+)
 from stoker.store.allocations import Allocation
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
 from stoker.store.ready_jobs import RequestGroup
-from stoker.supervisor.runner import boot_id
 from stoker.testing.failpoints import failpoint
 
 _READ = 20_000  # jobs of a request group that are considered at a time
@@ -137,18 +148,22 @@ class HandOver:
             if one.is_limit:
                 self._refusals[id] = one._replace(until=0.0)
 
-    def _room(self, group: str, limits: dict[str, int]) -> int:
-        """How many jobs of a fair-share group may be handed over now."""
-        if group not in limits:
-            return _READ
-        return max(0, limits[group] - allocations.active_by_group(self._db, [group])[group])
+    def _room(self, group: RequestGroup, limits: dict[str, int]) -> int:
+        """How many jobs of a request group may be handed over now."""
+        room, name, array = _READ, group.fair_share_group, group.request.array
+        if name in limits:
+            active = allocations.active_by_group(self._db, [name])[name]
+            room = max(0, limits[name] - active)
+        for most in arrays.limits(self._db, [array]).values():
+            room = min(room, max(0, most - arrays.active(self._db, array)))
+        return room
 
     def _submit_group(self, group: RequestGroup, limits: dict[str, int]) -> bool:
         known = allocations.open_allocations(self._db, self._backend.name)
         room = self._backend.room(_wanted(group.request), known)
         if room <= 0 or self._has_plenty(group.request, known, room):
             return False
-        allowed = self._room(group.fair_share_group, limits)
+        allowed = self._room(group, limits)
         count = min(allowed, self._jobs_to_read(group, room))
         jobs = ready_jobs.first(self._db, group, count)
         if not jobs:
@@ -281,6 +296,7 @@ class HandOver:
             for place, job in enumerate(jobs)
         ]
         write_chunk(folder, header, made, lines)
+        self._write_code(folder, jobs)
         failpoint("driver.after_files")
         try:
             id = self._claim(token, task, wanted, jobs, first)
@@ -289,6 +305,14 @@ class HandOver:
             return None
         failpoint("driver.after_claim")
         return allocations.load(self._db, id)
+
+    def _write_code(self, folder: str, jobs: list[ReadyJob]) -> None:
+        """Write the recorded code of jobs, with which the worker compares their folders."""
+        for code in {job.code for job in jobs if job.code is not None and job.snapshot is None}:
+            state = code_states.load(self._db, code)
+            if state is not None and state.problem is None:
+                diff = code_states.diff_of(self._db, code)
+                write_check(folder, code, state.root, state.commit, diff)
 
     def _claim(
         self, token: str, task: int, wanted: AllocationRequest, jobs: list[ReadyJob], first: int

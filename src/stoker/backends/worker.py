@@ -32,6 +32,7 @@ from stoker.backends.chunk_source import ChunkSource
 from stoker.backends.multi_node_stops import MultiNodeStops
 from stoker.backends.protocol import END_SIGNAL_SECONDS
 from stoker.backends.worker_gpus import worker_gpus
+from stoker.boot import boot_id
 from stoker.core.model import UNCOUNTED, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
@@ -43,7 +44,6 @@ from stoker.store import attempts
 from stoker.store.database import Database, open_database
 from stoker.store.meta import tag_base
 from stoker.supervisor.logs import job_folder, log_path
-from stoker.supervisor.runner import boot_id
 
 _POLL_SECONDS = 1.0  # between two looks at stops.jsonl
 _SYNC_SECONDS = 0.5  # an event is visible to the driver after this long
@@ -164,7 +164,7 @@ class Worker(EventListener):
                 self.db, self.source, self._host(), self.gpus, settings, self,
                 lambda job, number: log_path(header.files, job, number),
                 lambda job: job_folder(header.files, job),
-                on_signal=self._on_signal,
+                on_signal=self._on_signal, chunk=self._folder,
             )  # fmt: skip
             self.foreground.work(self._before_wait)
             self._write_held_at_end()
@@ -312,6 +312,12 @@ class Worker(EventListener):
             "begun", job=job, attempt=attempt, at=time.time(), node=self._node,
             gpus=",".join(names[number] for number in devices),
         )  # fmt: skip
+        self._wrote()
+
+    def code_changed(self, job: int, files: str) -> None:
+        self._events.write(
+            "changed", job=job, attempt=self._attempts[job], at=time.time(), files=files
+        )
         self._wrote()
 
     def _reserve(self, job: int) -> None:

@@ -18,13 +18,17 @@ SELECTORS = """How to select jobs, wherever a command takes JOB:
   running failed    a state: held queued starting running stopping done failed cancelled lost
   waiting active final all
                     groups of states
+  7_3  7_3-5        index 3 of the array 7, indices 3 to 5
+  array:7           all jobs of the array 7
   sweep:NAME        the jobs of a sweep
+  starred           jobs with a star, see `stoker star`
   NAME  TAG         all jobs with that name or tag (name:X or tag:X if X is also a state)"""
 
-_FIRST_STEPS = """first steps:
-  stoker submit python train.py --lr 0.1
-  stoker log -f @
-  stoker run --devices 0,1 jobs.txt"""
+FIRST_STEPS = [
+    "stoker submit python train.py --lr 0.1",
+    "stoker log -f @",
+    "stoker run --devices 0,1 jobs.txt",
+]
 
 
 def overview(verbs: dict[str, str]) -> str:
@@ -43,7 +47,8 @@ def overview(verbs: dict[str, str]) -> str:
             "",
             wrap(more, width),
             "",
-            _FIRST_STEPS,
+            "first steps:",
+            *(f"  {line}" for line in FIRST_STEPS),
         )
     )
 

@@ -6,6 +6,7 @@ from stoker.client.job_options import JOB_OPTIONS, file_values, flag_options, fl
 from stoker.client.job_specs import JobSpecs, check_foreground
 from stoker.client.option_values import GPU_COUNT, filled, parse_gpu_count
 from stoker.core.formats.command_line import Option, Parsed
+from stoker.core.formats.durations import parse_duration
 from stoker.core.model import Device, JobSpec
 from stoker.errors import UsageError
 from stoker.settings import Settings
@@ -24,6 +25,17 @@ RUN_FLAGS = flag_options(
     one._replace(kind=_RUN_GPU_COUNT) if one.key == "gpus" else one
     for one in JOB_OPTIONS
     if not one.in_queue and one.key not in _NOT_FOR_RUN
+)
+# Interactive jobs have no log files, retries or dependencies of their own.
+NOT_INTERACTIVE = ("on", "nodes", "option", "on_oom", "after", "begin", "retries", "restartable",
+                    "stdout", "stderr", "hold", "signal", "warm", "keep_children",
+                    "preemptible", "array", "snapshot", "no_snapshot", "container",
+                    "mount")  # fmt: skip
+IDLE = Option("--idle", "end an interactive job after this long without use; 0: never"
+              " (default: 30m)", "TIME", parse_duration)  # fmt: skip
+INTERACTIVE_FLAGS = (
+    *flag_options(one for one in JOB_OPTIONS if one.key not in NOT_INTERACTIVE),
+    IDLE,
 )
 # `sweep -p` names a parameter, so its --priority has no short form.
 SWEEP_FLAGS = flag_options(
@@ -56,4 +68,8 @@ def sweep_base(
     if in_foreground:
         check_foreground(own)
     values = {**own, **flag_values({**parsed.values, "name": None})}
+    if settings.snapshot == "ask" and not in_foreground:
+        from stoker.cli.snapshot_question import with_answer
+
+        values = with_answer(settings, values, is_dry=bool(parsed["dry_run"]))
     return JobSpecs(settings, devices, values, in_foreground=in_foreground).base

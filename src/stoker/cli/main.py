@@ -18,10 +18,14 @@ gc.set_threshold(20_000, *gc.get_threshold()[1:])
 VERBS = {
     "submit": "queue a command, a job file or lines from stdin",
     "run": "run jobs in the foreground, without the daemon",
+    "shell": "open a shell on GPUs on this terminal, or run another program there",
+    "attach": "return to a job of `stoker shell`",
     "sweep": "run a command with many parameter values: start, extend, stop, resume",
     "results": "show metrics of trials and jobs: sort, filter, group, export",
     "plot": "plot learning curves and parameters in the terminal or as PNG or SVG",
+    "report": "write a report of a sweep: best trials, curves, provenance; Markdown or HTML",
     "status": "show GPUs, running and waiting jobs (the default command)",
+    "top": "show GPUs, jobs, logs and sweeps live in the terminal",
     "ls": "list jobs",
     "show": "show everything about a job",
     "why": "explain why a job waits",
@@ -33,21 +37,43 @@ VERBS = {
     "rerun": "submit finished jobs again",
     "priority": "change the priority of waiting jobs",
     "edit": "change a job that has not started",
-    "tag": "add or remove tags",
+    "note": "write a note about a job or sweep",
+    "tag": "add or remove tags of jobs and sweeps",
+    "star": "mark jobs and sweeps with a star",
     "rm": "remove finished jobs and their logs",
     "clean": "remove finished jobs: all, or only old ones",
     "web": "start the web UI: GPUs and jobs, live, in the browser",
     "gpus": "show GPUs and the processes on them; drain, restore, set slots",
+    "notify": "send notifications about jobs: add, test and list places",
     "backend": "manage other places where jobs run: Slurm and Ray clusters",
     "simulate": "replay a trace of jobs under different scheduling policies",
     "daemon": "start, stop, drain, resume or inspect the daemon",
     "doctor": "check this host and explain problems",
     "pull": "copy logs, metrics and output files of jobs into a folder",
+    "profile": "show the profiles of the settings, for `--profile`",
     "context": "name other machines with Stoker: add, ls, use, rm",
     "completion": "print the completion script for bash, zsh or fish",
 }
 _BOX = "box"  # what `stoker --host` runs on the other machine; not for users
+COMPLETE = "__complete"  # what completion scripts run; not for users
 ALIASES = {"add": "submit", "list": "ls", "logs": "log", "kill": "cancel", "queue": "ls"}
+
+
+def program() -> int:
+    """The program `stoker`: ends without the clean-up of the interpreter, which takes 2 ms."""
+    code = main()
+    import atexit
+    import os
+
+    threading = sys.modules.get("threading")
+    if atexit._ncallbacks() == 0 and (threading is None or threading.active_count() == 1):
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return code  # the interpreter reports that
+        os._exit(code)
+    return code
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -150,7 +176,7 @@ def _own_words(words: list[str]) -> list[str]:
     if words and words[0] == _BOX:  # stoker box VERB SETTINGS WORDS...
         words = [*words[1:2], *words[3:]]
     name = ALIASES.get(words[0], words[0]) if words else ""
-    if name not in ("submit", "run"):
+    if name not in ("submit", "run", "shell"):
         return words
     from stoker.core.formats.command_line import own_words
 
@@ -160,6 +186,10 @@ def _own_words(words: list[str]) -> list[str]:
 def _dispatch(words: list[str], host: str | None) -> int:
     import os
 
+    if words and words[0] == COMPLETE:
+        from stoker.cli.completion.command_line import main as complete
+
+        return complete(words[1:])
     if words and words[0] in ("-h", "--help", "help"):
         return _help(words[1:])
     call = os.environ.pop("STOKER_REMOTE_CALL", None)  # not for jobs
@@ -199,6 +229,10 @@ def _run(words: list[str]) -> int:
     name = ALIASES.get(words[0], words[0])
     if name not in VERBS and name != _BOX:
         raise _unknown_verb(words[0])
+    if name == "submit":
+        from stoker.code.early_reading import begin_reading
+
+        begin_reading()
     from stoker.core.formats.command_line import parse
 
     module = load(name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shlex
 
-from stoker.core.formats.shell_words import quote
 from stoker.core.formats.slurm_options import parse_sbatch
 from stoker.core.formats.slurm_request import SlurmRequest, Translated
 from stoker.core.record import Record
@@ -55,7 +54,7 @@ def read_script(words: list[str], is_for_slurm: bool = False) -> Script | None:
     lines = head.decode("utf-8", "surrogateescape").splitlines()
     flags: list[str] = []
     start = _start(path, lines[0] if lines else "")
-    request = SlurmRequest(" ".join(map(quote, (*start[:-1], *words))), is_for_slurm)
+    request = SlurmRequest(is_for_slurm)
     has_stoker = has_slurm = False
     for number, line in enumerate(lines, 1):
         text = line.strip()

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
+from stoker.core.formats.array_indexes import parse_array
 from stoker.core.formats.command_line import Parsed
+from stoker.core.formats.output_patterns import from_slurm
 from stoker.core.formats.shell_words import quote
-from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER, expand_path
+from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
 from stoker.core.formats.slurm_request import Translated
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
@@ -28,8 +30,8 @@ def slurm_defaults(path: str, own: Parsed, merged: Parsed, slurm: Translated) ->
     for key in ("stdout", "stderr"):
         if own[key] is None or merged[key] != own[key]:
             continue
-        target = expand_path(own[key], name=name, user=_user(), host=os.uname().nodename)
-        if slurm.appends and "%j" not in target:
+        target = from_slurm(own[key], is_array=merged["array"] is not None)
+        if slurm.appends and "%j" not in target and not ("%A" in target and "%a" in target):
             raise UsageError(
                 f"`--open-mode=append` is not supported: each job overwrites `{target}`",
                 "put %j into the path, or write `exec >> FILE` into the script",
@@ -49,8 +51,11 @@ def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) 
         kept = {*_ALWAYS_KEPT, *slurm.exported, *declared}
         env = {key: env[key] for key in env if key in kept or key.startswith(("LC_", "STOKER_"))}
         spec = spec._replace(context=spec.context._replace(env=tuple(sorted(env.items()))))
+    if spec.array is not None:
+        # Also on a Slurm backend: what it calls a job array are Stoker's allocations.
+        spec = spec._replace(variables=parse_array(spec.array).variables(is_slurm=True))
     if spec.request.backend:
-        return spec  # a Slurm backend sets its variables itself
+        return spec  # a Slurm backend sets its other variables itself
     if "SLURM_JOB_ID" in env and _has_srun(env.get("PATH", "")):
         return spec  # inside a real Slurm allocation: keep its variables and srun
     host = os.uname().nodename
@@ -65,7 +70,7 @@ def slurm_job(spec: JobSpec, slurm: Translated, parsed: Parsed, state_dir: str) 
         "SLURM_JOB_USER": _user(), "SLURM_JOB_UID": str(os.getuid()),
         "PATH": f"{_srun_folder(state_dir)}:{env.get('PATH') or os.defpath}",
     }  # fmt: skip
-    return spec._replace(variables=tuple(variables.items()))
+    return spec._replace(variables=(*spec.variables, *variables.items()))
 
 
 def _has_srun(path: str) -> bool:

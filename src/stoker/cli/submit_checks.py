@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from stoker.core.activation import is_in_container
 from stoker.core.formats.shell_words import plain_words, quote
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
@@ -49,6 +50,9 @@ def check_program(spec: JobSpec) -> str | None:
     words = plain_words(spec.argv[0]) if spec.shell else spec.argv
     if not words:
         return None
+    if spec.activation:  # another PATH, or in a container other files
+        is_inside = is_in_container(spec.activation)
+        return None if is_inside else _missing_script(words, spec.context.cwd)
     program, cwd = words[0], spec.context.cwd
     if "/" in program:
         path = os.path.join(cwd, program)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.core.backends.capabilities import RAY, SLURM
 from stoker.core.formats.plurals import plural
-from stoker.store import allocations, backends
+from stoker.store import allocations, arrays, backends
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
 
@@ -22,10 +22,21 @@ def why_on_backend(db: Database, row: JobRow) -> list[str]:
     if row.state == "submitted":
         return [*problem, _submitted(db, row, _ENGINES[kind])]
     if row.state == "queued":
+        limit = array_limit_words(db, row)
+        if limit:
+            return [*problem, limit]
         return problem or [f"it is about to be submitted to the backend `{name}`"]
     where = f" on node {row.node}" if row.node else ""
     gpus = f", GPU {row.node_gpus}" if row.node_gpus else ""
     return [*problem, f"it is {row.state} on `{name}`{where}{gpus}"]
+
+
+def array_limit_words(db: Database, row: JobRow) -> str:
+    """Why a job waits whose array has as many jobs on the backend as it may have; otherwise ""."""
+    for most in arrays.limits(db, [row.request.array]).values():
+        if arrays.active(db, row.request.array) >= most:
+            return f"the array runs at most {plural(most, 'job')} at once"
+    return ""
 
 
 def _submitted(db: Database, row: JobRow, engine: str) -> str:
@@ -41,6 +52,23 @@ def _submitted(db: Database, row: JobRow, engine: str) -> str:
         return f"it has been handed over to the driver of Ray{reason}"
     number = f" as job {one.engine_id}" if one.engine_id else ""
     return f"it is in the queue of {engine}{number}{reason}"
+
+
+def short_on_backend(db: Database, row: JobRow) -> str:
+    """Why a job of a backend has not started, in a few words."""
+    name = row.request.backend
+    found = backends.kind_and_problem(db, name)
+    if found is None:
+        return f"{name} was removed"
+    kind, problem = found
+    if row.state == "submitted":
+        words = submitted_words(db, row)
+        if words.startswith("next on "):
+            return words
+        where = "handed over to Ray" if kind == RAY else f"in the queue of {_ENGINES[kind]}"
+        return f"{where}: {words}" if words else where
+    limit = array_limit_words(db, row)
+    return f"{name} has a problem" if problem else limit or f"about to be submitted to {name}"
 
 
 def submitted_words(db: Database, row: JobRow) -> str:

@@ -6,6 +6,7 @@ from stoker.client.job_options import OptionNames, ParsedOptions
 from stoker.core.backends.capabilities import CAPABILITIES, SLURM
 from stoker.core.backends.nodes import impossible_reason
 from stoker.core.backends.options import check_options
+from stoker.core.formats.output_patterns import uses_node
 from stoker.core.formats.suggestions import nearest
 from stoker.core.model import LOCAL, Request
 from stoker.errors import Impossible, NotFound, UsageError, about
@@ -70,11 +71,15 @@ def _check_capabilities(request: Request, row: BackendRow, options: ParsedOption
         "need": bool(request.needs),
         "preemptible": request.preemptible,
         "share": bool(request.share),
+        "stdout": uses_node(options.stdout or ""),
+        "stderr": uses_node(options.stderr or ""),
     }
     for key, why in capabilities.refused.items():
         if given.get(key):
             option = "mem" if key == "mem_auto" else key
             shown = f"`{options.named('mem', 'auto')}`" if key == "mem_auto" else None
+            if key in ("stdout", "stderr"):
+                shown = f"`%N` in {options.named(key)}"
             raise UsageError(
                 f"{shown or options.named(option)} is not possible on `{row.name}`: {why}",
                 f"remove it{_instead(row.kind, key, options.named)}",

@@ -33,6 +33,11 @@ class ChangeFeed:
         except OSError:
             self._socket = None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a daemon was running after the last wait."""
+        return self._socket is not None
+
     def wait(self, timeout: float | None, also: int | None = None) -> None:
         """Block until a change, until `also` is readable, or for `timeout` seconds.
 

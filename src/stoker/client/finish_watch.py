@@ -26,11 +26,17 @@ _RETRY_SECONDS = 0.5
 
 
 class FinishWatch:
-    """Yields jobs of a set as they finish."""
+    """Yields jobs of a set as they finish. `on_wait` is called whenever it is about to block."""
 
-    def __init__(self, settings: Settings, ids: Iterable[int]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        ids: Iterable[int],
+        on_wait: Callable[[], None] | None = None,
+    ) -> None:
         self._settings = settings
         self._left = list(dict.fromkeys(ids))
+        self._on_wait = on_wait
 
     def until(self, deadline: float | None) -> Iterator[Ended]:
         """Yield jobs in the order in which they finish. Raises TimeoutError at `deadline`
@@ -56,6 +62,8 @@ class FinishWatch:
                 rest = None if deadline is None else deadline - time.monotonic()
                 if rest is not None and rest <= 0:
                     raise TimeoutError
+                if self._on_wait is not None:
+                    self._on_wait()
                 changes.wait(rest)
         finally:
             changes.close()

@@ -73,21 +73,45 @@ class GpuHistory(Record):
         }
 
 
-def load_gpu_history(db: Database, settings: Settings, seconds: float) -> list[GpuHistory]:
-    """What each GPU did in the last `seconds`; GPUs that are gone come last."""
-    now = time.time()
-    since = now - seconds
-    known = gpu_history.read(settings.state_dir, since)
+class RecordedGpu(Record):
+    """The recorded intervals of a GPU. `number` is None if this host does not have it any more."""
+
+    number: int | None
+    visible: str
+    uuid: str
+    intervals: list[Interval]
+
+
+def recorded_gpus(
+    db: Database, settings: Settings, since: float, now: float, until: float = float("inf")
+) -> list[RecordedGpu]:
+    """What was recorded between `since` and `until`; GPUs that are gone come last."""
+    known = gpu_history.read(settings.state_dir, since, until)
     is_running = daemon_pid(settings.state_dir) is not None
     found = []
     for device in known_devices(db, settings):
         uuid = device.uuid or str(device.number)
-        intervals = _up_to_now(known.pop(uuid, []), now) if is_running else known.pop(uuid, [])
-        time_spent = add_up(intervals, since, now)
-        found.append(GpuHistory(device.number, device.visible, uuid, time_spent))
-    for uuid, intervals in sorted(known.items()):
-        found.append(GpuHistory(None, uuid, uuid, add_up(intervals, since, now)))
+        intervals = known.pop(uuid, [])
+        found.append(
+            RecordedGpu(
+                device.number,
+                device.visible,
+                uuid,
+                _up_to_now(intervals, now) if is_running else intervals,
+            )
+        )
+    found += [RecordedGpu(None, uuid, uuid, intervals) for uuid, intervals in sorted(known.items())]
     return found
+
+
+def load_gpu_history(db: Database, settings: Settings, seconds: float) -> list[GpuHistory]:
+    """What each GPU did in the last `seconds`; GPUs that are gone come last."""
+    now = time.time()
+    since = now - seconds
+    return [
+        GpuHistory(one.number, one.visible, one.uuid, add_up(one.intervals, since, now))
+        for one in recorded_gpus(db, settings, since, now)
+    ]
 
 
 def history_json(db: Database, settings: Settings, seconds: float) -> dict[str, Any]:

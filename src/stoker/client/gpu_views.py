@@ -8,9 +8,15 @@ from stoker.core.formats.shell_words import display
 from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
 from stoker.core.gpus.sample import GpuSample
-from stoker.core.model import Device
+from stoker.core.gpus.simulated_use import (
+    JobOnGpu,
+    SimulatedUse,
+    is_simulated,
+    simulated_memory,
+    simulated_use,
+)
+from stoker.core.model import MPS, TIME, Device
 from stoker.core.policy.eligible import is_named
-from stoker.core.policy.share_mode import MPS, TIME
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.gpus.gpu_file import NOT_NAMED, read_gpu_file
@@ -24,6 +30,7 @@ from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import device_settings, job_queries, meta
 from stoker.store.database import Database
+from stoker.store.device_settings import load_devices
 from stoker.store.job_queries import JobRow
 
 TYPE_CHECKING = False
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
 
 # How long `gpus` shows why MPS failed on a GPU that is not set up for it.
 _SHOW_FAILURE_SECONDS = 3600.0
+_SIMULATED_SECONDS = 5.0
 
 
 class MpsView(Record):
@@ -63,31 +71,41 @@ class GpuView(Record):
     state: str
     closed: str | None  # why no job starts on it
     mps: MpsView | None = None  # None: MPS is not used
+    reserved_for: int | None = None  # the waiting job for which the policy keeps it
+    # What a simulated GPU seems to do. Only for display: decisions read `sample`.
+    simulated: SimulatedUse | None = None
 
     def memory_words(self) -> str:
+        if self.simulated is not None:
+            return f"{self.simulated.memory / 2**30:.1f}/{format_size(self.device.memory)}"
         if self.sample is None:
             return "-"
         total = self.sample.total - self.sample.reserved
         return f"{self.sample.used / 2**30:.1f}/{format_size(total)}"
 
     def load_words(self) -> str:
-        if self.sample is None or self.sample.utilisation is None:
-            return "-"
-        return f"{self.sample.utilisation}%"
+        shown = self.sample or self.simulated
+        return "-" if shown is None or shown.utilisation is None else f"{shown.utilisation}%"
 
     def temperature_words(self) -> str:
         """`45 C 320 W`: temperature and power."""
-        if self.sample is None or self.sample.temperature is None:
+        shown = self.sample or self.simulated
+        if shown is None or shown.temperature is None:
             return "-"
-        power = "" if self.sample.power is None else f" {self.sample.power:.0f} W"
-        return f"{self.sample.temperature} C{power}"
+        power = "" if shown.power is None else f" {shown.power:.0f} W"
+        return f"{shown.temperature} C{power}"
 
     def user_words(self) -> list[str]:
         """A line for each job, other process and lease on the GPU."""
         lines = [f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
                  for job in self.jobs]  # fmt: skip
         mps = [self.mps.words()] if self.mps is not None and self.mps.state != "stopped" else []
-        return lines + mps + self.others_words()
+        held = [self.reserved_words()] if self.reserved_for is not None else []
+        return lines + mps + self.others_words() + held
+
+    def reserved_words(self) -> str:
+        """`reserved for 25`; "" if no job waits for this GPU in particular."""
+        return "" if self.reserved_for is None else f"reserved for {self.reserved_for}"
 
     def others_words(self) -> list[str]:
         """A line for each process and lease that is not of this queue."""
@@ -105,8 +123,16 @@ class GpuView(Record):
             words.append(f"reserved {format_size(job.claim)}")
         return f"  ({', '.join(words)})" if words else ""
 
+    def _memory_of(self, job: JobRow) -> int | None:
+        """The memory that a job uses on this GPU; None if it is not known."""
+        if self.simulated is not None:
+            return simulated_memory(_simulated_job(job), self.device.memory, _simulated_now())
+        return self.occupancy.ours.get(job.attempt or 0) if self.occupancy else None
+
     def as_json(self) -> dict[str, Any]:
-        sample, device = self.sample, self.device
+        device = self.device
+        sample = self.sample or self.simulated
+        used = self.simulated.memory if self.simulated else self.sample and self.sample.used
         return {
             "index": device.number,
             "uuid": device.uuid,
@@ -121,15 +147,15 @@ class GpuView(Record):
             "share": device.share or TIME,
             "mps": None if self.mps is None else self.mps._asdict(),
             "state": self.state,
+            "reserved_for": self.reserved_for,
             "memory_bytes": device.memory,
-            "memory_used_bytes": sample.used if sample else None,
+            "simulated": self.simulated is not None,
+            "memory_used_bytes": used,
             "utilisation_percent": sample.utilisation if sample else None,
             "power_watts": sample.power if sample else None,
             "temperature_celsius": sample.temperature if sample else None,
             "jobs": [
-                {"id": job.id, "claim_bytes": job.claim,
-                 "memory_bytes": (self.occupancy.ours.get(job.attempt or 0) if self.occupancy
-                                  else None)}
+                {"id": job.id, "claim_bytes": job.claim, "memory_bytes": self._memory_of(job)}
                 for job in self.jobs
             ],
             "other_processes": [
@@ -151,12 +177,13 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     shares = device_settings.device_shares(db)
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)
-        return [_make_view(d, None, active, None, (), decisions) for d in devices], None
+        views = [_make_view(d, None, active, None, (), decisions) for d in devices]
+        return [_simulate(view) for view in views], None
     sample = sample_once()
     if sample.gpus is None:
-        devices = job_queries.devices(db)
+        devices = load_devices(db)
         return [_make_view(d, None, active, None, (), decisions) for d in devices], sample.error
-    known = {device.uuid: device for device in job_queries.devices(db)}
+    known = {device.uuid: device for device in load_devices(db)}
     places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.gpus]
     own_pid = daemon_pid(settings.state_dir)
     leases = [one for one in holders(places) if one.pid != own_pid]
@@ -179,6 +206,26 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
             shown.append(lost._replace(state=closed, closed=closed))
         shown.sort(key=lambda one: one.device.number)
     return _allowed(shown, settings), None
+
+
+def _simulate(view: GpuView) -> GpuView:
+    """The same GPU with simulated measurements, if it is a simulated one."""
+    device = view.device
+    if not is_simulated(device.uuid):
+        return view
+    jobs = [_simulated_job(job) for job in view.jobs]
+    return view._replace(
+        simulated=simulated_use(device.uuid, device.memory, jobs, _simulated_now())
+    )
+
+
+def _simulated_job(job: JobRow) -> JobOnGpu:
+    return JobOnGpu(job.id, job.started_at or _simulated_now(), job.claim)
+
+
+def _simulated_now() -> float:
+    """Now, in steps, so that a view does not change with every unrelated event."""
+    return time.time() // _SIMULATED_SECONDS * _SIMULATED_SECONDS
 
 
 def load_mps_view(device: Device, active: list[JobRow]) -> MpsView | None:

@@ -10,8 +10,9 @@ from stoker.core.record import Record
 from stoker.daemon.queue_snapshot import running_job
 from stoker.daemon.status import known_resources
 from stoker.settings import Settings, cpu_slots
-from stoker.store import attempts, job_queries, meta
+from stoker.store import attempts, meta
 from stoker.store.database import Database
+from stoker.store.device_settings import load_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,10 +69,10 @@ def load_host_view(db: Database, settings: Settings) -> HostView:
     limits = limits_of(
         resources,
         int(str(slots)) if slots is not None else cpu_slots(settings),
-        job_queries.devices(db),
+        load_devices(db),
     )
     sums: dict[str, int] = {}
-    for attempt in attempts.open_attempts(db):
+    for attempt in attempts.open_attempts(db, of_this_boot=True):
         for name, amount in claim_of_running(running_job(attempt, 0.0), limits).items():
             sums[name] = sums.get(name, 0) + amount
     return HostView(

@@ -27,14 +27,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from stoker.client import option_values as kinds
+from stoker.client.environment_options import environment_values, make_activation
 from stoker.client.option_values import Kind
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
-from stoker.core.model import GROUP_PREFIX, LOCAL, Context, Dependency, Device, JobSpec, Request
-from stoker.core.policy.share_mode import MPS
+from stoker.core.model import (
+    GROUP_PREFIX,
+    LOCAL,
+    MPS,
+    AfterSelector,
+    Context,
+    Dependency,
+    Device,
+    JobSpec,
+    Request,
+)
 from stoker.core.record import Record
+from stoker.core.snapshot_context import NEW_SNAPSHOT, SNAPSHOT_DIR, SNAPSHOT_IN_GIT
 from stoker.errors import Impossible, Unavailable, UsageError, about, name_option
-from stoker.settings import Settings
+from stoker.settings import Settings, load_settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +75,7 @@ JOB_OPTIONS = (
     JobOption("gpus", "-G --gpus", "N", kinds.GPU_COUNT,
               "number of GPUs (default: 1 if this host has GPUs, else 0)"),
     JobOption("gpu_mem", "-M --gpu-mem", "SIZE", kinds.MEMORY,
-              "GPU memory to reserve on each GPU, e.g. 20G; auto uses the peak of earlier runs"),
+              "GPU memory to reserve on each GPU, e.g. 20G; auto: as much as was measured"),
     JobOption("gpu_ids", "--gpu-ids", "LIST", kinds.GPU_NAMES,
               "use only these GPUs, by index or UUID: 0,2"),
     JobOption("prefer", "--prefer", "LIST", kinds.GPU_NAMES,
@@ -104,10 +115,14 @@ JOB_OPTIONS = (
               "set environment variables from a file with one K=V per line", repeats=True),
     JobOption("priority", "-p --priority", "N", kinds.WHOLE,
               "a higher number starts first (default: 0)"),
-    JobOption("after", "-d --after", "ID[:COND]", kinds.AFTER,
-              "start after job 7 succeeded (7 or 7:ok), finished (7:any) or failed (7:notok)",
+    JobOption("after", "-d --after", "JOB[:COND]", kinds.AFTER,
+              "start after job 7 succeeded (7 or 7:ok), finished (7:any) or failed (7:notok); also"
+              " 3-9, a name, a tag, 7_3 (index 3 of array 7) or @ (the last job)",
               repeats=True, is_single=True,
               in_queue=True),
+    JobOption("array", "--array", "INDICES", kinds.ARRAY,
+              "queue one job for each index, which is in $STOKER_ARRAY_INDEX: 0-99, 1,3,5-7,"
+              " 0-15:4; 0-99%8 runs at most 8 at once", is_single=True, in_queue=True),
     JobOption("time_limit", "-t --time-limit", "TIME", kinds.MINUTES,
               "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (0: no limit; without unit:"
               " minutes)"),
@@ -131,7 +146,8 @@ JOB_OPTIONS = (
               "fair-share group; the group that uses the fewest GPUs goes first",
               is_single=True, in_queue=True),
     JobOption("stdout", "-o --stdout", "PATH", kinds.PATH,
-              "write output to this file; %j is the job id (default: see `stoker log`)",
+              "write output to this file; %j is the job id, %a the index in an array, %x the name"
+              " (default: see `stoker log`)",
               is_single=True),
     JobOption("stderr", "-e --stderr", "PATH", kinds.PATH,
               "write stderr to this file (default: same as --stdout)", is_single=True),
@@ -142,8 +158,35 @@ JOB_OPTIONS = (
     JobOption("warm", "--warm", "MODULES", kinds.MODULES,
               "fork the Python program from a process that has imported these modules, e.g."
               " torch,numpy (default: those that earlier runs imported)", optional=True),
+    JobOption("notify", "--notify", "WHEN[:WHERE]", kinds.NOTIFY,
+              "send a notification: end, failure, first-failure or sweep-end (of the jobs submitted"
+              " together), time-limit (near), gpu-lost, all; none: not even the default. WHERE: a"
+              " place from `stoker notify ls`", repeats=True),
+    JobOption("snapshot", "--snapshot", None, kinds.SWITCH,
+              "copy the code of the folder's git repository now, and run the job in the copy",
+              in_queue=True),
+    JobOption("no_snapshot", "--no-snapshot", None, kinds.SWITCH,
+              "run the job in its folder, although the settings ask for snapshots",
+              in_queue=True),
     JobOption("no_bind", "--no-bind", None, kinds.SWITCH,
               "do not bind the job to the CPUs near its GPUs (hosts with several NUMA nodes)"),
+    JobOption("conda", "--conda", "ENV", kinds.NAME,
+              "run in this conda environment (conda, mamba, micromamba), by name or path"),
+    JobOption("venv", "--venv", "PATH", kinds.PATH,
+              "run in this virtual environment of Python"),
+    JobOption("uv", "--uv", None, kinds.SWITCH,
+              "run in the environment of the uv project that contains the working directory"),
+    JobOption("module", "--module", "NAME", kinds.TEXTS,
+              "load this environment module first, e.g. cuda/12.4; in the order given",
+              repeats=True),
+    JobOption("container", "--container", "IMAGE", kinds.NAME,
+              "run in a container of this image (docker, podman, apptainer) with the job's GPUs"),
+    JobOption("mount", "--mount", "SRC:DST", kinds.TEXTS,
+              "with --container: a folder that it can use, at this path; SRC:DST:ro for reading",
+              repeats=True),
+    JobOption("profile", "--profile", "NAME", kinds.TEXTS,
+              "use the options of this profile in the settings; other options override them",
+              repeats=True),
 )  # fmt: skip
 DEDUPE = JobOption("dedupe", "--dedupe", "KEY", kinds.NAME, "", is_single=True)
 BY_KEY = {option.key: option for option in (*JOB_OPTIONS, DEDUPE)}
@@ -159,9 +202,12 @@ class ParsedOptions(Record):
     env: tuple[tuple[str, str], ...]
     after: tuple[Any, ...]
     begin: Any
+    array: str | None
     stdout: str | None
     stderr: str | None
+    notify: tuple[Any, ...] | None  # rules; their places are not resolved yet
     named: OptionNames
+    environment: dict[str, Any]  # the options for make_activation
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -177,6 +223,7 @@ def flag_options(options: Iterable[JobOption] = JOB_OPTIONS) -> tuple[Option, ..
             one.kind.parse,
             many=one.repeats,
             optional=one.optional,
+            completes=one.kind.completes,
         )
         for one in options
     )
@@ -225,9 +272,22 @@ def check_names(options: Iterable[str], known: tuple[str, ...], what: str) -> No
             raise UsageError(f"`{key}` is not an option of {what}", hint)
 
 
-def read_options(options: Mapping[str, Any]) -> ParsedOptions:
-    """Check options given as Python or JSON values. Raises UsageError that names the option."""
-    return parse_options(check_values(options), as_keyword)
+def read_options(options: Mapping[str, Any], settings: Settings | None = None) -> ParsedOptions:
+    """Check options given as Python or JSON values. Raises UsageError that names the option.
+
+    `settings`: those with the profiles; None: those of this user.
+    """
+    values = with_settings(check_values(options), settings or load_settings())
+    return parse_options(values, as_keyword)
+
+
+def with_settings(values: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    """Add the options of settings profiles to those of a job (client/settings_profiles.py)."""
+    if not values.get("profile") and not settings.profile:
+        return values
+    from stoker.client.settings_profiles import with_profiles
+
+    return with_profiles(values, settings)
 
 
 def check_values(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,7 +343,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         preemptible=get("preemptible", False),
         share=get("share", ""),
     )
-    _check_request(request, named)
+    check_request(request, named)
     if not request.gpus and get("on_oom") is not None:
         raise _needs_gpus(["on_oom"], named)
     if get("signal") is not None and not get("time_limit") and not request.preemptible:
@@ -307,6 +367,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         "keep_children": get("keep_children", False),
         "no_bind": get("no_bind", False),
         "warm": get("warm"),
+        "snapshot": _snapshot_wish(get("snapshot"), get("no_snapshot"), named),
         "on_oom": get("on_oom"),
         "fair_share_group": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
     }
@@ -317,9 +378,12 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         env=(*get("env_file", ()), *get("env", ())),
         after=get("after", ()),
         begin=get("begin"),
+        array=get("array"),
         stdout=get("stdout"),
         stderr=get("stderr"),
+        notify=get("notify"),
         named=named,
+        environment=environment_values(values, named),
     )
 
 
@@ -354,11 +418,24 @@ def make_spec(
         context = make_context(options, settings)
     with about("after"):
         after = tuple(_dependency(item, settings) for item in options.after)
+    is_elsewhere = bool(request.backend)
     with about("stdout"):
-        stdout = output_path(options.stdout, context.cwd)
+        stdout = output_path(options.stdout, context.cwd, is_elsewhere=is_elsewhere)
     with about("stderr"):
-        stderr = output_path(options.stderr, context.cwd)
+        stderr = output_path(options.stderr, context.cwd, is_elsewhere=is_elsewhere)
+    fields = options.fields
+    if not in_foreground:
+        fields = {**fields, "snapshot": _snapshot(fields["snapshot"], settings, context)}
     begin = None if options.begin is None else kinds.time_of(options.begin, time.time())
+    variables: tuple[tuple[str, str], ...] = ()
+    if options.array is not None:
+        from stoker.core.formats.array_indexes import parse_array
+
+        variables = parse_array(options.array).variables(is_slurm=False)
+    names = [name for name, _ in options.env]
+    activation = make_activation(
+        options.environment, names, context, settings, request, options.named
+    )
     return JobSpec(
         argv=(),
         context=context,
@@ -367,8 +444,63 @@ def make_spec(
         begin_at=begin,
         stdout=stdout,
         stderr=stderr,
-        **options.fields,
+        array=options.array,
+        variables=variables,
+        notify=_notify(options, settings, in_foreground),
+        activation=activation,
+        **fields,
     )
+
+
+def _notify(options: ParsedOptions, settings: Settings, in_foreground: bool) -> str | None:
+    """The job's notifications with the place of each. A foreground run has no default ones."""
+    if options.notify is None and (settings.notify is None or in_foreground):
+        return None
+    from stoker.core.notify.notify_settings import resolve
+
+    try:
+        if in_foreground and options.notify is not None:
+            return resolve(_of_foreground(options.notify), settings.notify, False)
+        return resolve(options.notify, settings.notify, True)
+    except UsageError as error:
+        raise name_option(options.named("notify"), error, "notify") from None
+
+
+def _of_foreground(rules: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The rules for a foreground run, which notifies when it ends: `all` has no time limit."""
+    from stoker.core.notify.rules import EVENTS, TIME_LIMIT
+
+    if {rule.when for rule in rules} < set(EVENTS) and any(r.when == TIME_LIMIT for r in rules):
+        raise UsageError(
+            f"`{TIME_LIMIT}` needs the daemon; a foreground run notifies when it ends",
+            "submit the job, or remove it",
+        )
+    return tuple(rule for rule in rules if rule.when != TIME_LIMIT)
+
+
+def _snapshot_wish(
+    snapshot: bool | None, no_snapshot: bool | None, named: OptionNames
+) -> str | None:
+    """What the options say about a snapshot: a wish, "" for none, None if they say nothing."""
+    if snapshot and no_snapshot:
+        raise UsageError(
+            f"{named('snapshot')} and {named('no_snapshot')} exclude each other",
+            "use one of them",
+            "snapshot",
+        )
+    if snapshot is None and not no_snapshot:
+        return None
+    return NEW_SNAPSHOT if snapshot else ""
+
+
+def _snapshot(wish: str | None, settings: Settings, context: Context) -> str | None:
+    """The wish for a snapshot with the settings; the id of the one from which it is submitted."""
+    inside = dict(context.env).get(SNAPSHOT_DIR)
+    if inside is not None:
+        return os.path.basename(inside)
+    if wish is None and settings.snapshot == "always":
+        return SNAPSHOT_IN_GIT
+    return wish or None
 
 
 def make_context(options: ParsedOptions, settings: Settings) -> Context:
@@ -462,7 +594,7 @@ def declares_host(request: Request) -> bool:
     )
 
 
-def _check_request(request: Request, named: OptionNames) -> None:
+def check_request(request: Request, named: OptionNames) -> None:
     if (request.memory is not None or request.is_auto) and request.exclusive:
         raise UsageError(
             f"{named('gpu_mem')} and {named('exclusive')} exclude each other",
@@ -564,8 +696,8 @@ def _folder(given: str | None) -> str:
     return cwd
 
 
-def _dependency(item: Any, settings: Settings) -> Dependency:
-    if isinstance(item, Dependency):
+def _dependency(item: Any, settings: Settings) -> Dependency | AfterSelector:
+    if isinstance(item, (Dependency, AfterSelector)):
         return item
     if item.state_dir != settings.state_dir:
         raise UsageError(f"job {item.id} is in another queue (`{item.state_dir}`)")

@@ -16,9 +16,10 @@ from stoker.client.job_options import (
     make_context,
     make_spec,
     parse_options,
+    with_settings,
 )
 from stoker.core.formats.command_line import Verb, parse
-from stoker.core.model import Context, Device, JobSpec
+from stoker.core.model import AfterSelector, Context, Device, JobSpec
 from stoker.core.record import Record
 from stoker.errors import Error, UsageError
 from stoker.settings import Settings
@@ -61,13 +62,14 @@ class JobSpecs:
     ) -> None:
         self._settings = settings
         self._devices = devices
-        self._values = values
+        self._given = values
         self._in_foreground = in_foreground
         self._check_line = check_line
         self._contexts: dict[tuple[object, ...], Context] = {}
         self._flags = ""  # of the last line that had some, and what they mean:
         self._own: tuple[JobSpec, ParsedOptions, Mapping[str, Any]] | None = None
-        self._options = parse_options(values, named)
+        self._values: Mapping[str, Any] = with_settings(values, settings)
+        self._options = parse_options(self._values, named)
         self.base = self._make(self._options)
 
     def command(self, words: list[str], *, is_argv: bool) -> JobSpec:
@@ -101,7 +103,7 @@ class JobSpecs:
             spec = spec._replace(dedupe=f"{spec.dedupe}:{line.number}")
         return spec._replace(argv=(line.text,)), options, values
 
-    def _with_flags(self, flags: str) -> tuple[JobSpec, ParsedOptions, dict[str, Any]]:
+    def _with_flags(self, flags: str) -> tuple[JobSpec, ParsedOptions, Mapping[str, Any]]:
         import shlex
 
         try:
@@ -115,9 +117,12 @@ class JobSpecs:
             if parsed[key]:
                 raise UsageError(f"`--{key}` cannot be used in a job file")
         own = self._check_line(flag_values(parsed.values))
+        if "after" in own:  # it may name jobs of earlier lines
+            own["after"] = tuple(one._replace(in_file=True) if isinstance(one, AfterSelector)
+                                 else one for one in own["after"])  # fmt: skip
         if self._in_foreground:
             check_foreground(own)
-        values = merged(self._values, own)
+        values = with_settings(merged(self._given, own), self._settings)
         options = parse_options(values, as_flag)
         return self._make(options), options, values
 

@@ -16,7 +16,7 @@ from stoker.core.formats.command_line import count, whole_number
 from stoker.core.formats.counter_names import is_counter_name
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.sizes import format_size, parse_size
-from stoker.core.model import Dependency
+from stoker.core.model import AfterSelector, Dependency
 from stoker.core.record import Record
 from stoker.errors import Error, Invalid, UsageError
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ON_OOM = ("bigger", "elsewhere", "alone", "fail")
 _CONDITIONS = ("ok", "any", "notok")
+_KINDS_OF_SELECTORS = ("name", "tag", "sweep", "array", "job")
 _MIN_GPU_MEMORY = 1 << 20
 _LIST_OF_GPUS, _HOW_TO_LIST = "be a list of GPUs", "write [0, 2] or UUIDs, each once"
 _LIST_OF_TAGS, _HOW_TO_TAG = "be a string or a list of strings", 'write "baseline" or ["a", "b"]'
@@ -39,6 +40,7 @@ class Kind(Record):
 
     parse: Callable[[str], Any]  # text of a command line
     check: Callable[[Any], Any]  # a Python or JSON value
+    completes: str = ""  # words for shell completion: `a|b`, or a kind of cli/completion
 
 
 def _must(be: str, value: object, hint: str | None = None) -> Invalid:
@@ -330,7 +332,8 @@ def parse_tags(text: str) -> tuple[str, ...]:
     return tags
 
 
-def _check_tags(value: Any) -> tuple[str, ...]:
+def check_tags(value: Any) -> tuple[str, ...]:
+    """Tags from a text or a list of texts. Raises UsageError."""
     texts = (value,) if isinstance(value, str) else _items(value, _LIST_OF_TAGS, _HOW_TO_TAG)
     for text in texts:
         if not isinstance(text, str):
@@ -432,31 +435,77 @@ def _check_env_file(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(pair for path in paths for pair in _parse_env_file(path))
 
 
-def parse_dependencies(text: str) -> tuple[Dependency, ...]:
-    """Parse `7`, `7:any` or `7,8:notok`."""
-    return tuple(_dependency(part, "write 7, 7:ok, 7:any or 7:notok") for part in text.split(","))
+def parse_dependencies(text: str) -> tuple[Dependency | AfterSelector, ...]:
+    """Parse `7`, `7:any`, `7,8:notok`, `@`, `train:any`, `3-9`."""
+    hint = "write 7, 7:ok, 7:any or 7:notok; a range, a name, a tag or @ (the last job) likewise"
+    return tuple(_dependency(part, hint) for part in text.split(","))
 
 
-def _dependency(text: str, hint: str) -> Dependency:
-    job, _, condition = text.partition(":")
-    is_id = job.isascii() and job.isdigit() and len(job) < 19
-    if not is_id or (condition or "ok") not in _CONDITIONS:
+def _dependency(text: str, hint: str) -> Dependency | AfterSelector:
+    head, colon, condition = text.rpartition(":")
+    if not colon or (condition not in _CONDITIONS and head in _KINDS_OF_SELECTORS):
+        head, condition = text, "ok"
+    if head.isascii() and head.isdigit() and len(head) < 19 and condition in _CONDITIONS:
+        return Dependency(int(head), condition)
+    is_word = head.partition(":")[0] in _KINDS_OF_SELECTORS or ":" not in head
+    is_number = head.isdigit() or not any(char.isprintable() for char in head)
+    if condition not in _CONDITIONS or not head.strip() or is_number or not is_word:
         raise UsageError(f"`{text}` is not a dependency", hint)
-    return Dependency(int(job), condition or "ok")
+    from stoker.core.formats.selectors import parse_selector
+
+    if parse_selector(head).states is not None:
+        raise UsageError(
+            f"`{head}` is a state, not a job", f"for jobs with that name: name:{head}; {hint}"
+        )
+    return AfterSelector(head, condition)
+
+
+_DEPENDENCIES = (Dependency, AfterSelector)
 
 
 def _check_after(value: Any) -> tuple[Any, ...]:
     """Check dependencies. Jobs of the Python API stay as they are: their queue is checked when the
     job is submitted."""
-    is_one = isinstance(value, (int, str, Dependency)) or hasattr(value, "state_dir")
+    is_one = isinstance(value, (int, str, *_DEPENDENCIES)) or hasattr(value, "state_dir")
     found: list[Any] = []
-    hint = 'give a job, its id, or "7:any"'
+    hint = 'give a job, its id, "7:any", a name, a tag, or "@" for the last job'
     for item in (value,) if is_one else _items(value, "be a job or a list of jobs", hint):
-        if isinstance(item, Dependency) or hasattr(item, "state_dir"):
+        if isinstance(item, _DEPENDENCIES) or hasattr(item, "state_dir"):
             found.append(item)
         else:
             found.append(_dependency(str(item), hint))
     return tuple(found)
+
+
+def _parse_array(text: str) -> str:
+    from stoker.core.formats.array_indexes import parse_array
+
+    parse_array(text)
+    return text
+
+
+def _check_array(value: Any) -> str:
+    if isinstance(value, range):
+        value = list(value)
+    if isinstance(value, (list, tuple)) and value:
+        value = ",".join(str(_check_count(item)) for item in value)
+    if not isinstance(value, str):
+        raise _must("be a list of indices", value, 'write "0-9", "0-99%8", or range(10)')
+    return _parse_array(check_text(value))
+
+
+def _parse_notify(text: str) -> tuple[Any, ...]:
+    from stoker.core.notify.rules import parse_rules
+
+    return parse_rules(text)
+
+
+def _check_notify(value: Any) -> tuple[Any, ...]:
+    if value is False:
+        value = "none"
+    hint = 'write "failure" or ["end:phone", "gpu-lost"]'
+    texts = (value,) if isinstance(value, str) else _items(value, "be a list of events", hint)
+    return tuple(rule for text in texts for rule in _parse_notify(check_text(text)))
 
 
 def _parse_modules(text: str) -> str:
@@ -484,6 +533,12 @@ def _module_list(value: Iterable[object]) -> str:
     return ",".join(dict.fromkeys(names))
 
 
+def _check_texts(value: Any) -> tuple[str, ...]:
+    hint = 'write "cuda/12" or ["gcc", "cuda/12"]'
+    texts = (value,) if isinstance(value, str) else _items(value, "be a list of strings", hint)
+    return tuple(filled(check_text(text)) for text in texts)
+
+
 WHOLE = Kind(whole_number, _check_whole)
 COUNT = Kind(count, _check_count)
 GPU_COUNT = Kind(parse_gpu_count, _check_gpu_count)
@@ -493,18 +548,23 @@ NEEDS = Kind(_parse_need, _check_needs)
 ENGINE_OPTIONS = Kind(_parse_engine_option, _check_engine_options)
 SWITCH = Kind(lambda text: True, _check_switch)
 NAME = Kind(filled, lambda value: filled(check_text(value)))
+TEXTS = Kind(lambda text: (filled(text),), _check_texts)
 PATH = Kind(_parse_path, lambda value: _parse_path(check_path(value)))
 SIZE = Kind(_parse_positive_size, _check_size)
-MEMORY = Kind(_parse_memory, _check_memory)
+MEMORY = Kind(_parse_memory, _check_memory, "auto|")
 MINUTES = Kind(parse_duration, lambda value: _check_duration(value, "m"))
 SECONDS = Kind(lambda text: parse_duration(text, "s"), lambda value: _check_duration(value, "s"))
 BEGIN = Kind(_parse_begin, _check_begin)
-SIGNAL = Kind(_parse_signal, lambda value: _parse_signal(check_text(value)))
-WAY = Kind(_parse_on_oom, lambda value: _parse_on_oom(check_text(value)))
-SHARE = Kind(_parse_share, lambda value: _parse_share(check_text(value)))
+SIGNAL = Kind(
+    _parse_signal, lambda value: _parse_signal(check_text(value)), "USR1@60|USR2@60|INT@60|TERM@60"
+)
+WAY = Kind(_parse_on_oom, lambda value: _parse_on_oom(check_text(value)), "|".join(ON_OOM))
+SHARE = Kind(_parse_share, lambda value: _parse_share(check_text(value)), "mps|time")
 GPU_NAMES = Kind(_parse_names, _check_names)
-TAGS = Kind(parse_tags, _check_tags)
+TAGS = Kind(parse_tags, check_tags)
 ENV = Kind(parse_pair, _check_env)
 ENV_FILE = Kind(_parse_env_file, _check_env_file)
 MODULES = Kind(_parse_modules, _check_modules)
+ARRAY = Kind(_parse_array, _check_array)
+NOTIFY = Kind(_parse_notify, _check_notify)
 AFTER = Kind(parse_dependencies, _check_after)

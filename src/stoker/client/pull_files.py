@@ -15,10 +15,10 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from stoker.client import views
+from stoker.client.artifacts import output_folder
 from stoker.client.queue import Queue
-from stoker.client.trials import sweep_folder
 from stoker.core.record import Record
-from stoker.store import job_queries, sweeps
+from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 from stoker.supervisor.logs import job_folder, log_path, metrics_path
 
@@ -41,12 +41,12 @@ def files_to_pull(queue: Queue, ids: Iterable[int]) -> Iterator[PulledFile]:
         for name, path in _single_files(queue, row):
             if _is_file(path):
                 yield PulledFile(f"{row.id}/{name}", path)
-        folder = _output_folder(queue, row)
+        folder = output_folder(queue.settings, row)
         yield from _files_below(folder, f"{row.id}/output")
 
 
 def _single_files(queue: Queue, row: JobRow) -> Iterator[tuple[str, str]]:
-    state_dir = queue.settings.state_dir
+    state_dir = row.files_dir or queue.settings.state_dir
     for number in range(1, row.attempts + 1):
         name = "log.txt" if number == 1 else f"log.{number}.txt"
         yield name, log_path(state_dir, row.id, number)
@@ -55,15 +55,6 @@ def _single_files(queue: Queue, row: JobRow) -> Iterator[tuple[str, str]]:
     if row.stderr:
         yield "stderr", row.stderr
     yield "metrics.jsonl", metrics_path(job_folder(state_dir, row.id))
-
-
-def _output_folder(queue: Queue, row: JobRow) -> str:
-    """$STOKER_OUTPUT_DIR of the job; the jobs of one trial share it."""
-    state_dir = queue.settings.state_dir
-    trial = sweeps.of_job(queue.db, row.id) if row.sweep is not None else None
-    if trial is None or row.sweep is None:
-        return job_folder(state_dir, row.id)
-    return os.path.join(sweep_folder(state_dir, row.sweep, trial[0]), str(trial[1]))
 
 
 def _files_below(folder: str, prefix: str) -> Iterator[PulledFile]:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable
 
 from stoker.core.formats.plurals import plural
 from stoker.core.formats.sizes import format_size
-from stoker.core.model import Context, Dependency, Device, Request
+from stoker.core.model import AfterSelector, Context, Dependency, Device, Request
 from stoker.core.policy.eligible import is_eligible, is_named
+from stoker.core.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, is_inside
 from stoker.core.states import ACTIVE, WAITING
 from stoker.daemon.start import ensure_daemon, wake_daemon
 from stoker.daemon.status import known_devices, known_resources
-from stoker.errors import Impossible, NoPermission, TryLater, UsageError
+from stoker.errors import Impossible, NoPermission, TryLater, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.store import job_queries
 from stoker.store.database import open_database
 from stoker.store.submit import CHUNK, Receipt, Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from stoker.client.code_gatherer import CodeGatherer
     from stoker.client.removal import Removal
+    from stoker.client.snapshots import Snapshots
+    from stoker.store.notes import NoteChange
+
+_RECORD_SECONDS = 10.0  # how long a daemon may take to record what a restart of the host ended
 
 # Variables that belong to one job; other variables with the prefix STOKER_ are settings.
 _OF_ONE_JOB = (
@@ -41,16 +47,50 @@ class Queue:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or load_settings()
         prepare_state_dir(self.settings)
+        self._code: CodeGatherer | None = None
+        self._snapshots: Snapshots | None = None
         self.db = open_database(self.settings.state_dir)
 
     def close(self) -> None:
+        if "stoker.code.early_reading" in sys.modules:  # git may have been started for a submit
+            from stoker.code.early_reading import cancel_readings
+
+            cancel_readings()
         self.db.close()
+
+    @property
+    def code(self) -> CodeGatherer:
+        """Reads the state of the code of new jobs."""
+        if self._code is None:
+            from stoker.client.code_gatherer import CodeGatherer
+
+            self._code = CodeGatherer()
+        return self._code
 
     # -- submit ------------------------------------------------------------------------------
 
     def submission(self, token: str | None = None) -> Submission:
         """A new submit; with a token, it can be repeated and adds nothing twice."""
-        return Submission(self.db, token=token)
+        return Submission(
+            self.db,
+            token=token,
+            code_of=lambda context: self.code.of(context),
+            snapshots=lambda: self.snapshots,
+        )
+
+    def release_snapshots(self) -> None:
+        """The jobs of the snapshots that were taken are in the database, or will not be."""
+        if self._snapshots is not None:
+            self._snapshots.release()
+
+    @property
+    def snapshots(self) -> Snapshots:
+        """Takes snapshots of the code of new jobs."""
+        if self._snapshots is None:
+            from stoker.client.snapshots import Snapshots
+
+            self._snapshots = Snapshots(self.settings, self.files_dir)
+        return self._snapshots
 
     def ensure_daemon(self) -> bool:
         """Wake the daemon, or start one. Returns whether a daemon was started."""
@@ -77,12 +117,30 @@ class Queue:
         Raises NotFound if a selector names no job.
         """
         from stoker.core.formats.selectors import parse_selector
+        from stoker.store import job_queries
 
         ids: dict[int, None] = {}
         for word in words:
             for part in word.split(",") if not word.startswith("name:") else [word]:
                 ids.update(dict.fromkeys(job_queries.select(self.db, parse_selector(part))))
         return sorted(ids)
+
+    def record_restart(self) -> None:
+        """Let a daemon record which jobs a restart of the host has ended, so that they can change.
+
+        Without a daemon, they would still count as running.
+        """
+        from stoker.store.interrupted_jobs import interrupted
+
+        if not interrupted(self.db):
+            return
+        try:
+            self.ensure_daemon()
+        except Unavailable:
+            return
+        deadline = time.monotonic() + _RECORD_SECONDS
+        while interrupted(self.db) and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def cancel(self, ids: list[int], grace: float | None = None) -> tuple[int, int]:
         """Cancel jobs: waiting ones now, running ones with SIGTERM and, after `grace`, SIGKILL.
@@ -95,9 +153,12 @@ class Queue:
             raise UsageError(
                 f"invalid grace period {grace!r}", "give a number of seconds, 0 or more"
             )
+        self.record_restart()
         try:
             result = changes.cancel(self.db, ids, time.time(), grace)
         except (TryLater, NoPermission):
+            from stoker.store import job_queries
+
             stopping = self._stop_without_record(ids, grace)
             if not stopping or any(row.state in WAITING for row in job_queries.jobs(self.db, ids)):
                 raise
@@ -115,6 +176,8 @@ class Queue:
         Returns the number of jobs. The daemon keeps the cancellation in memory until it can be
         recorded.
         """
+        from stoker.store import job_queries
+
         seconds = b"-" if grace is None else b"%f" % grace
         running = [row.id for row in job_queries.jobs(self.db, ids) if row.state in ACTIVE]
         return sum(
@@ -124,6 +187,7 @@ class Queue:
     def hold(self, ids: list[int]) -> int:
         from stoker.store import changes
 
+        self.record_restart()
         count = changes.hold(self.db, ids, time.time())
         self.wake_daemon()
         return count
@@ -131,6 +195,7 @@ class Queue:
     def release(self, ids: list[int]) -> int:
         from stoker.store import changes
 
+        self.record_restart()
         count = changes.release(self.db, ids, time.time())
         self.ensure_daemon()
         return count
@@ -139,18 +204,35 @@ class Queue:
         """Failed and lost jobs, and jobs cancelled because of them, that were not rerun yet."""
         from stoker.store import reruns
 
+        self.record_restart()
         return reruns.failed(self.db)
 
-    def rerun(self, ids: list[int], held: bool = False) -> list[int]:
+    def rerun(self, ids: list[int], held: bool = False, same_code: bool = False) -> list[int]:
+        """Submit finished jobs again; returns the new ids.
+
+        A job with a snapshot gets a new one of its folder as it is now. With `same_code`, it runs
+        in the same snapshot, and a job without one raises Conflict if its code has changed.
+        """
+        from stoker.client.rerun_code import check_same_code, places_now
         from stoker.store import changes
 
-        new = changes.rerun(self.db, ids, time.time(), held)
+        self.record_restart()
+        try:
+            if same_code:
+                check_same_code(self.db, ids)
+                places = None
+            else:
+                places = places_now(self.db, ids, self.code, self.snapshots)
+            new = changes.rerun(self.db, ids, time.time(), held, places)
+        finally:
+            self.release_snapshots()
         self.ensure_daemon()
         return new
 
     def set_priority(self, ids: list[int], priority: int) -> int:
         from stoker.store import changes
 
+        self.record_restart()
         count = changes.set_priority(self.db, ids, priority, time.time())
         self.wake_daemon()
         return count
@@ -163,7 +245,7 @@ class Queue:
         *,
         cwd: str | None = None,
         env: tuple[tuple[str, str], ...] = (),
-        after: tuple[Dependency, ...] | None = None,
+        after: tuple[Dependency | AfterSelector, ...] | None = None,
     ) -> None:
         """Change a job that has not started; see `store/edits.py`."""
         from stoker.store.edits import edit
@@ -180,10 +262,19 @@ class Queue:
 
                 check_possible(request, self.devices(), as_flag)
                 check_host_possible(request, known_resources(self.db, self.settings), as_flag)
-        edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after)
+        code = None if cwd is None else self.code.of(Context(cwd, (), 0, ""))
+        self.record_restart()
+        edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after, code=code)
         self.wake_daemon()
 
-    # -- devices, tags, removal ----------------------------------------------------------------
+    def set_array_limit(self, array: int, most: int | None) -> None:
+        """Change how many jobs of an array run at once; None: no limit."""
+        from stoker.store.edits import set_array_limit
+
+        set_array_limit(self.db, array, most)
+        self.wake_daemon()
+
+    # -- devices, notes, removal ---------------------------------------------------------------
 
     def change_device_settings(self, uuid: str, **values: object) -> None:
         """Change a GPU: `drained`, `slots`, `share`, or `quarantine=None` to end its quarantine."""
@@ -192,10 +283,64 @@ class Queue:
         changes.change_device_settings(self.db, uuid, values)
         self.wake_daemon()
 
-    def tag(self, ids: list[int], add: list[str], remove: list[str]) -> None:
-        from stoker.store import changes
+    def tag(
+        self,
+        ids: list[int],
+        add: Iterable[str],
+        remove: Iterable[str],
+        sweeps: Iterable[str] = (),
+    ) -> None:
+        """Add tags to jobs and sweeps and remove them. Raises NotFound for an unknown sweep."""
+        from stoker.store import notes
 
-        changes.tag(self.db, ids, add, remove, time.time())
+        add, remove = list(add), list(remove)
+        known = self._sweeps(sweeps)
+        with self.db.transaction():
+            for sweep in known:
+                notes.change_tags(self.db, notes.SWEEP, sweep, add, remove)
+        notes.tag_jobs(self.db, ids, add, remove, time.time())
+
+    def star(self, ids: list[int], starred: bool = True, sweeps: Iterable[str] = ()) -> int:
+        """Add stars to jobs and sweeps, or remove them; returns how many changed.
+
+        Raises NotFound for an unknown sweep.
+        """
+        from stoker.store import notes
+
+        known = self._sweeps(sweeps)
+        with self.db.transaction():
+            changed = notes.set_star(self.db, notes.SWEEP, known, starred)
+            return changed + notes.set_star(self.db, notes.JOB, ids, starred)
+
+    def set_note(
+        self,
+        target: int | str,
+        text: str,
+        *,
+        base: int | None = None,
+        is_continued: bool = False,
+    ) -> NoteChange:
+        """Replace the note of a job (by id) or a sweep (by name); see `store/notes.py`.
+
+        Raises NotFound, and UsageError for a note that is too long or contains a NUL byte.
+        """
+        from stoker.client.notes import check_note
+        from stoker.store import job_queries, notes
+
+        text = check_note(text)
+        if isinstance(target, str):
+            kind, id = notes.SWEEP, self._sweeps([target])[0]
+        else:
+            kind, id = notes.JOB, job_queries.job(self.db, target).id
+        with self.db.transaction():
+            return notes.set_note(
+                self.db, kind, id, text, time.time(), base=base, is_continued=is_continued
+            )
+
+    def _sweeps(self, names: Iterable[str]) -> list[int]:
+        from stoker.store import sweeps
+
+        return [sweeps.get(self.db, name).id for name in names]
 
     def remove(self, ids: list[int]) -> list[int]:
         """Remove finished jobs with their logs. Returns the ids of the removed jobs."""
@@ -207,6 +352,7 @@ class Queue:
         """A removal in batches. `on_progress` is called with the number of removed jobs."""
         from stoker.client.removal import Removal
 
+        self.record_restart()
         return Removal(self.db, on_progress)
 
     def finished_runs(self, before: float | None) -> list[str]:
@@ -335,8 +481,11 @@ def _models(devices: tuple[Device, ...]) -> str:
     return ", ".join(f"{count} x {model}" for model, count in sorted(counts.items()))
 
 
-def output_path(path: str | None, cwd: str) -> str | None:
-    """The absolute path of an output file. Raises UsageError if it is not a regular file."""
+def output_path(path: str | None, cwd: str, *, is_elsewhere: bool = False) -> str | None:
+    """The absolute path of an output file. Raises UsageError if it cannot be written.
+
+    `is_elsewhere`: it is written on the node of a backend.
+    """
     if path is None:
         return None
     from stoker.supervisor.regular_files import output_problem
@@ -348,7 +497,26 @@ def output_path(path: str | None, cwd: str) -> str | None:
             f"cannot write the output of a job to `{path}`: it is {kind}",
             "give the path of a regular file, or /dev/null",
         )
+    if not is_elsewhere:
+        _check_output_folder(path)
     return path
+
+
+def _check_output_folder(path: str) -> None:
+    """Raise UsageError if the folder of an output file does not exist and cannot be created."""
+    folder = os.path.dirname(path.partition("%")[0])  # patterns are expanded at the start
+    while folder and not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    problem = None
+    if not os.path.isdir(folder):
+        problem = f"`{folder}` is not a folder"
+    elif not os.path.exists(path) and not os.access(folder, os.W_OK | os.X_OK):
+        problem = f"you may not write to `{folder}`"
+    if problem is not None:
+        raise UsageError(
+            f"cannot write the output of a job to `{path}`: {problem}",
+            "give another path; folders that do not exist are created",
+        )
 
 
 def current_context(
@@ -357,6 +525,10 @@ def current_context(
     """The folder, environment, umask and shell of this process, for a job."""
     env = dict(os.environ)
     env.pop("_", None)  # set by shells to the path of `stoker`
+    if SNAPSHOT_DIR in env and not is_inside(cwd or os.getcwd(), env[SNAPSHOT_DIR]):
+        # Submitted by a job that runs in a snapshot, for another folder.
+        env.pop(SNAPSHOT_DIR)
+        env.pop(SNAPSHOT_OF, None)
     if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]

@@ -9,8 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stoker.client.reports import JobFiles, save_before_removal
+from stoker.client.snapshots import remove_unused as remove_unused_snapshots
+from stoker.code.check_files import remove_checks
 from stoker.core.states import FINAL
-from stoker.store import allocations, backends, changes, function_folders, job_queries
+from stoker.store import (
+    allocations,
+    backends,
+    changes,
+    code_states,
+    function_folders,
+    job_queries,
+)
 from stoker.store.database import Database
 from stoker.supervisor.logs import remove_files
 
@@ -25,6 +34,7 @@ class Removal:
         self._on_progress = on_progress
         self.jobs: list[int] = []
         self.log_bytes = 0
+        self.kept: list[str] = []  # folders with files that jobs created in their snapshots
 
     def remove(self, ids: list[int]) -> None:
         """Remove these jobs, except those that have not finished."""
@@ -37,6 +47,11 @@ class Removal:
             function_folders.drop(self._db, folders, self.jobs)
         with self._db.transaction():
             allocations.remove_unused(self._db)
+            code_states.remove_unused(self._db)
+        remove_checks(self._db.folder, code_states.known(self._db))
+        self.kept += remove_unused_snapshots(
+            self._db, [self._db.folder, *backends.folders(self._db)]
+        )
 
     def _remove_batch(self, ids: list[int]) -> None:
         final = job_queries.in_states(self._db, ids, FINAL)

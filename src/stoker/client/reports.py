@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from stoker.client.event_search import event_files, new_reports
+from stoker.core.metrics.event_files import EventReader
 from stoker.core.metrics.summary import Collector, Stat
 from stoker.core.outcome.log_tail import TAIL_BYTES, last_error, masked
+from stoker.core.outcome.wait_status import exit_code_of
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import Error
@@ -49,6 +52,14 @@ class JobFiles(Record):
         """Exists if the sweep of the job has requested that it stop early."""
         return stop_path(job_folder(elsewhere or self.folder, job))
 
+    def output(self, source: Source) -> str:
+        """$STOKER_OUTPUT_DIR of a job."""
+        if source.output_dir is not None:
+            return source.output_dir
+        if self.is_run:
+            return os.path.join(self.folder, str(source.job))
+        return job_folder(source.files_dir or self.folder, source.job)
+
     def log(self, job: int, number: int, elsewhere: str | None = None) -> str:
         if self.is_run:
             return run_log_path(self.folder, job, number)
@@ -63,6 +74,7 @@ class Source(Record):
     stdout: str | None
     is_finished: bool
     files_dir: str | None = None
+    output_dir: str | None = None  # None: the job's own folder
 
 
 class Reported(Record):
@@ -90,11 +102,12 @@ def sweep_reports(db: Database, files: JobFiles, sweep: SweepRow) -> list[Report
         row = Row(
             trial.number, trial.job, params, _last(collector), trial.state or "missing",
             _seconds(trial.started_at, trial.ended_at), _extra(trial, commands),
+            _end(trial.state, trial.cause, trial.status, trial.detail),
         )  # fmt: skip
         if has_early_stop:
             was_stopped = trial.cause == "stopped_early" or has_stop(files, trial)
             row = row._replace(extra={**row.extra, "stopped": "early" if was_stopped else None})
-        found.append(Reported(row, collector.summary, source, _error(collector)))
+        found.append(Reported(row, collector.summary, source, report_error(collector)))
     if fresh:
         try:
             with db.transaction():
@@ -102,6 +115,21 @@ def sweep_reports(db: Database, files: JobFiles, sweep: SweepRow) -> list[Report
         except Error:
             pass  # a read-only or full disk: the next reader reads the files again
     return found
+
+
+def _end(
+    state: str | None, cause: str | None, status: int | None, detail: str | None
+) -> dict[str, object]:
+    """The columns `result`, `cause` and `exit` of a finished job."""
+    if state not in FINAL:
+        return {}
+    from stoker.client.views import ended_words
+
+    return {
+        "result": ended_words(state, cause, status, detail),
+        "cause": cause,
+        "exit": exit_code_of(status),
+    }
 
 
 def _commands(sweep: SweepRow) -> tuple[Template, ...]:
@@ -119,19 +147,28 @@ def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]
     return {"command": None if own is None else describe_template(own)}
 
 
-def job_reports(db: Database, files: JobFiles, jobs: Iterable[JobRow]) -> list[Reported]:
-    """The reports of single jobs; a job of a trial has the parameters of the trial."""
+def job_reports(
+    db: Database,
+    files: JobFiles,
+    jobs: Iterable[JobRow],
+    collected: Callable[[JobRow], Collector] | None = None,
+) -> list[Reported]:
+    """The reports of single jobs; a job of a trial has the parameters of the trial.
+
+    `collected` returns the reports of a job; None: they are read from its files.
+    """
     found = []
     for job in jobs:
         source = source_of_job(job)
-        collector = collect(files, source, Collector())
+        collector = collect(files, source, Collector()) if collected is None else collected(job)
         number, point = sweeps.trial_of(db, job.id) or (None, "{}")
         params = {name: data for name, (data, _) in json.loads(point).items()}
         row = Row(
             number, job.id, params, _last(collector), job.state,
             _seconds(job.started_at, job.ended_at), {"name": job.name} if job.name else {},
+            _end(job.state, job.cause or job.attempt_cause, job.status, job.detail),
         )  # fmt: skip
-        found.append(Reported(row, collector.summary, source, _error(collector)))
+        found.append(Reported(row, collector.summary, source, report_error(collector)))
     return found
 
 
@@ -163,7 +200,7 @@ def last_logged_error(path: str) -> str | None:
         size = os.stat(path).st_size
     except OSError:
         return None
-    return last_error(b"".join(_pieces(path, max(0, size - TAIL_BYTES))))
+    return last_error(b"".join(pieces(path, max(0, size - TAIL_BYTES))))
 
 
 def save_before_removal(db: Database, files: JobFiles, jobs: list[int]) -> None:
@@ -183,6 +220,7 @@ def source_of(trial: TrialRow) -> Source | None:
         stdout=trial.stdout,
         is_finished=trial.state in FINAL,
         files_dir=trial.files_dir,
+        output_dir=trial.output_dir,
     )
 
 
@@ -193,6 +231,7 @@ def source_of_job(row: JobRow) -> Source:
         stdout=row.stdout,
         is_finished=row.state in FINAL,
         files_dir=row.files_dir,
+        output_dir=row.output_dir,
     )
 
 
@@ -203,10 +242,15 @@ def has_stop(files: JobFiles, trial: TrialRow) -> bool:
 
 def stored_collector(trial: TrialRow) -> Collector | None:
     """The stored collector of a trial; None if there is none or it is damaged."""
-    if trial.reports is None:
+    return restored(trial.reports)
+
+
+def restored(reports: str | None) -> Collector | None:
+    """A collector from its stored state; None if there is none or it is damaged."""
+    if reports is None:
         return None
     try:
-        return Collector.from_json(trial.reports)
+        return Collector.from_json(reports)
     except ValueError:
         return None
 
@@ -224,30 +268,44 @@ def collect(files: JobFiles, source: Source, collector: Collector) -> Collector:
 
 def _feed(files: JobFiles, source: Source, collector: Collector) -> None:
     metrics = files.metrics(source.job, source.files_dir)
-    for piece in _pieces(metrics, collector.metrics.position):
+    for piece in pieces(metrics, collector.metrics.position):
         collector.feed_metrics(piece)
-    for number, path in _logs(files, source):
+    for number, path in log_files(files, source):
         if number >= collector.log_attempt:
             start = collector.log.position if number == collector.log_attempt else 0
-            for piece in _pieces(path, start):
+            for piece in pieces(path, start):
                 collector.feed_log(piece, number)
             collector.is_printed_later = _written_at(path) >= _written_at(metrics)
+    for reports in new_reports(files.output(source), collector.events):
+        collector.add_events(reports)
 
 
 def curve_of(files: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
     """The (step, value) pairs of one metric."""
-    logs = ((number, _pieces(path)) for number, path in _logs(files, source))
-    return curve(metric, _pieces(files.metrics(source.job, source.files_dir)), logs)
+    logs = ((number, pieces(path)) for number, path in log_files(files, source))
+    events = new_reports(files.output(source), {})
+    return curve(metric, pieces(files.metrics(source.job, source.files_dir)), logs, events)
 
 
-def _logs(files: JobFiles, source: Source) -> list[tuple[int, str]]:
+def report_sizes(files: JobFiles, source: Source) -> tuple[int, ...]:
+    """The sizes of the files with reports of a job, which change when it reports more."""
+    log = source.stdout or files.log(source.job, max(1, source.attempts), source.files_dir)
+    folder = files.output(source)
+    paths = [files.metrics(source.job, source.files_dir), log]
+    paths += (os.path.join(folder, path) for path in event_files(folder))
+    return tuple(_size(path) for path in paths)
+
+
+def log_files(files: JobFiles, source: Source) -> list[tuple[int, str]]:
+    """(attempt, path) of the logs of a job."""
     if source.stdout is not None:  # a file chosen by the user holds all attempts
         return [(max(1, source.attempts), source.stdout)]
     numbers = range(1, source.attempts + 1)
     return [(number, files.log(source.job, number, source.files_dir)) for number in numbers]
 
 
-def _pieces(path: str, start: int = 0) -> Iterator[bytes]:
+def pieces(path: str, start: int = 0) -> Iterator[bytes]:
+    """The content of a file from a position on; empty if it cannot be read."""
     try:
         descriptor = open_for_reading(path)
     except OSError:
@@ -260,6 +318,13 @@ def _pieces(path: str, start: int = 0) -> Iterator[bytes]:
         return  # a failing disk: the next reader tries again
     finally:
         os.close(descriptor)
+
+
+def _size(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
 
 
 def _written_at(path: str) -> int:
@@ -283,9 +348,11 @@ def _seconds(started: float | None, ended: float | None) -> float | None:
     return max(0.0, round(ended - started, 3))
 
 
-def _error(collector: Collector) -> str | None:
+def report_error(collector: Collector) -> str | None:
+    """What cannot be parsed in the reports of a job; None if everything can."""
     if collector.first_invalid is None:
         return None
     where = collector.first_invalid
     more = f" and {collector.invalid_lines - 1} more" if collector.invalid_lines > 1 else ""
-    return f"line {where.line} of its {where.source}{more}: {where.reason}"
+    unit = "record" if where.source == EventReader.source else "line"
+    return f"{unit} {where.line} of its {where.source}{more}: {where.reason}"

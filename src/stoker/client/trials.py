@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TypeVar
 
+from stoker.client.code_gatherer import CodeGatherer
 from stoker.core.model import JobSpec
 from stoker.store import sweeps
 from stoker.store.database import Database
@@ -37,9 +38,11 @@ class Trials:
         self._base = base
         self._name = spec.name
         self._folder = sweep_folder(state_dir, sweep, spec.name)
+        self._code = CodeGatherer()
 
     def add(self, points: list[Point]) -> list[int]:
         """Add trials and their jobs in one transaction; returns the ids of the jobs."""
+        submission = self._submission()
         with self._db.transaction():
             made = {identity(self._spec.template, point): point for point in points}
             # Another client may have submitted the same sweep at the same time.
@@ -49,7 +52,8 @@ class Trials:
                 self._db, self._sweep, [(key, point_to_json(point)) for key, point in new.items()]
             )
             numbers = list(range(first, first + len(new)))
-            jobs = self._insert(numbers, [self.job(*one) for one in enumerate(new.values(), first)])
+            new_jobs = [self.job(*one) for one in enumerate(new.values(), first)]
+            jobs = self._insert(submission, numbers, new_jobs)
             failpoint("sweep.before_commit")
         failpoint("sweep.after_commit")
         return jobs
@@ -58,19 +62,25 @@ class Trials:
         """Create new jobs for trials, except those that another client has just run again."""
         jobs = []
         for chunk in chunks(rows):
+            submission = self._submission()
             with self._db.transaction():
                 same = [
                     row
                     for row in chunk
                     if sweeps.current(self._db, self._sweep, row.number) == (row.job, row.state)
                 ]
-                jobs += self._insert(
-                    [row.number for row in same], [self.job_of(row) for row in same]
-                )
+                numbers = [row.number for row in same]
+                jobs += self._insert(submission, numbers, [self.job_of(row) for row in same])
         return jobs
 
-    def _insert(self, numbers: list[int], jobs: list[JobSpec]) -> list[int]:
-        receipt = Submission(self._db).insert(jobs, time.time())
+    def _submission(self) -> Submission:
+        """A submit of jobs in the folder of the sweep; call this before the transaction."""
+        submission = Submission(self._db, code_of=self._code.of)
+        submission.gather_code([self._base])
+        return submission
+
+    def _insert(self, submission: Submission, numbers: list[int], jobs: list[JobSpec]) -> list[int]:
+        receipt = submission.insert(jobs, time.time())
         sweeps.attach(self._db, self._sweep, zip(numbers, receipt.ids, strict=True))
         return receipt.ids
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import time
 
+from stoker.client.environment_options import environment_json
+from stoker.client.notes import full_note_json, job_note_json
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Request
 from stoker.core.outcome.wait_status import exit_code_of, signal_of
-from stoker.core.states import ACTIVE, FINAL, WAITING
+from stoker.core.states import ACTIVE, FINAL, WAITING, is_satisfied
 from stoker.daemon.status import daemon_pid, runner_pid
 from stoker.errors import NotFound
 from stoker.settings import Settings
 from stoker.store import job_queries, meta, sweeps
 from stoker.store.database import Database
+from stoker.store.device_settings import load_devices
+from stoker.store.interrupted_jobs import REBOOTED
 from stoker.store.job_queries import JobRow
-from stoker.store.submit import is_satisfied
-from stoker.supervisor.logs import job_folder, log_path, read_progress
+from stoker.supervisor.logs import log_path
 from stoker.supervisor.process_table import STOPPED, process_state
 
 # Texts of the causes that say more than an exit code.
@@ -28,6 +31,8 @@ CAUSES = {
     "missing_program": "command not found",
     "missing_script": "script not found",
     "missing_module": "module not found",
+    "environment_failed": "its environment could not be activated",
+    "container_failed": "its container could not be started",
     "gpu_error": "GPU error",
     "gpu_lost": "its GPU was lost",
     "mps_failed": "its MPS server failed",
@@ -42,6 +47,7 @@ CAUSES = {
     "engine_cancel": "cancelled outside Stoker",
     "preempted": "preempted",
 }
+NO_DAEMON = "no daemon is running; start it with `stoker daemon start`"
 _WITH_CODE = ("missing_script",)  # the exit code distinguishes Python (2) from a shell (127)
 _NEEDED = 3  # dependencies that fit into a cell
 TYPE_CHECKING = False
@@ -89,7 +95,7 @@ def log_paths(settings: Settings, row: JobRow) -> tuple[str | None, str | None]:
 def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job as JSON. The field names are part of the JSON schema (core/formats/json_schema.py)."""
     out, err = log_paths(settings, row)
-    uuids = {device.number: device.uuid for device in job_queries.devices(db)}
+    uuids = {device.number: device.uuid for device in load_devices(db)}
     trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)
     return {
         "id": row.id,
@@ -100,6 +106,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "signal": signal_number(row),
         "detail": row.detail,
         "result": result_words(row, db),
+        "progress": _reported_progress(db, settings, row),
         "command": display(row.argv, row.shell),
         "argv": list(row.argv),
         "shell": row.shell,
@@ -135,6 +142,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
         "tags": job_queries.tags(db, row.id),
+        **job_note_json(db, row.id),
         "group": row.group,
         "after": [{"job": n, "condition": c, "met": m}
                   for n, c, m in job_queries.dependencies(db, row.id)],
@@ -143,6 +151,10 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "restartable": row.restartable,
         "no_bind": row.no_bind,
         "warm": "auto" if row.warm == "" else row.warm,
+        "notify": row.notify.split(",") if row.notify else [],
+        **environment_json(row.activation),
+        "snapshot": row.snapshot,
+        "snapshot_dir": row.snapshot_dir,
         "preemptible": row.request.preemptible,
         "preemptions": row.preemptions,
         "gives_way_to": row.asked_for if row.state in ACTIVE else None,
@@ -160,11 +172,36 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "stderr": err or out,
         "batch": row.batch,
         "batch_index": row.batch_index,
+        "array": array_of(row),
+        "array_index": row.array_index,
         "rerun_of": row.rerun_of,
         "dedupe": row.dedupe,
         "sweep": trial[0],
         "trial": trial[1],
     }  # fmt: skip
+
+
+def _reported_progress(db: Database, settings: Settings, row: JobRow) -> str | None:
+    """What a running job reports: `step 120/1000 (12%), loss 0.31`; None if that is nothing.
+
+    Without its likely end, which changes all the time: a change of JSON means a report.
+    """
+    if row.state not in ACTIVE:
+        return None
+    from stoker.client.job_progress import job_progress
+
+    known = job_progress(db, settings, row)
+    return None if known is None else known._replace(remaining=None).words() or None
+
+
+def array_of(row: JobRow) -> int | None:
+    """The id of the array of a job; None if it is not in one."""
+    return row.batch if row.array_index is not None else None
+
+
+def array_words(row: JobRow) -> str:
+    """`7_3`: index 3 of array 7; "" for a job that is not in an array."""
+    return "" if row.array_index is None else f"{row.batch}_{row.array_index}"
 
 
 def needs_of(request: Request) -> dict[str, int]:
@@ -184,19 +221,28 @@ def host_words(row: JobRow) -> str:
 
 
 def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
-    """A job as JSON, with its attempts and events."""
+    """A job as JSON, with its code, attempts and events."""
+    from stoker.client.code_views import code_json, machines_json
+    from stoker.store import notes
+
+    machines = machines_json(db, row.id)
     attempts = [
         {"number": a.number, "devices": list(a.devices), "node": a.node, "node_gpus": a.gpus,
          "started_at": iso(a.started_at),
          "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail,
-         "result": "" if a.ended_at is None else attempt_words(a.cause, a.status, a.detail)}
+         "result": "" if a.ended_at is None else attempt_words(a.cause, a.status, a.detail),
+         "machine": machines.get(a.number)}
         for a in job_queries.attempts(db, row.id)
     ]  # fmt: skip
     events = [
         {"at": iso(at), "kind": kind, "data": data}
         for at, kind, data in job_queries.events(db, row.id)
     ]
-    return {**job_json(db, settings, row), "history": attempts, "events": events}
+    code = code_json(db, row.id)
+    note = full_note_json(notes.note(db, notes.JOB, row.id))
+    return {
+        **job_json(db, settings, row), **note, "code": code, "history": attempts, "events": events,
+    }  # fmt: skip
 
 
 def iso(at: float | None) -> str | None:
@@ -219,18 +265,27 @@ def result_words(row: JobRow, db: Database | None = None) -> str:
     return end_words(cause, row.status, row.detail)
 
 
+def ended_words(
+    state: str, cause: str | None, status: int | None, detail: str | None
+) -> str | None:
+    """How a job ended, as tables filter and group it; None if it succeeded or has not finished."""
+    if state == "done" or state not in FINAL:
+        return None
+    return end_words(cause, status, detail)
+
+
 def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
     """How an attempt ended."""
     if cause == "start_failed":
         return detail or "could not start"
-    if cause == "preempted" and detail:
+    if cause in ("preempted", "environment_failed") and detail:
         return detail
     if cause in CAUSES:
         if cause in _WITH_CODE and exit_code_of(status) is not None:
             return f"{CAUSES[cause]} (exit {exit_code_of(status)})"
         return CAUSES[cause]
     if status is None:
-        return "no exit record"
+        return detail or "no exit record"
     signal = signal_of(status)
     return signal_words(signal) if signal else f"exit {exit_code_of(status)}"
 
@@ -280,13 +335,6 @@ def process_words(db: Database, row: JobRow) -> str:
     return ""
 
 
-def progress(settings: Settings, row: JobRow) -> str | None:
-    """The progress that a running job reports."""
-    if row.state not in ACTIVE:
-        return None
-    return read_progress(job_folder(row.files_dir or settings.state_dir, row.id))
-
-
 def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False) -> str:
     """What a queued job waits for, from its own row; `stoker why` considers the whole queue."""
     if row.state != "queued":
@@ -301,6 +349,8 @@ def waiting_words(db: Database, row: JobRow, now: float, draining: bool = False)
             words.append(f"retry in {format_duration(row.eligible_at - now)}")
         else:
             words.append(f"begins {clock_words(row.eligible_at, now)}")
+    if row.is_interrupted and not words:
+        words.append(f"{REBOOTED}, runs again")
     if gave_way(row) and not words:
         words.append(f"gave way to {row.asked_for}")
     if draining and not words:
@@ -343,6 +393,7 @@ def listed_jobs(
     tag: str | None = None,
     name: str | None = None,
     backend: str | None = None,
+    starred: bool = False,
 ) -> list[JobRow]:
     """The jobs of `ls`: those in `states`, or unfinished jobs and the latest finished ones.
 
@@ -351,8 +402,9 @@ def listed_jobs(
 
     def find(states: tuple[str, ...], limit: int, newest_first: bool) -> list[JobRow]:
         return job_queries.jobs_in_states(
-            db, states, limit, tag=tag, name=name, backend=backend, newest_first=newest_first
-        )
+            db, states, limit, tag=tag, name=name, backend=backend, starred=starred,
+            newest_first=newest_first,
+        )  # fmt: skip
 
     if states is not None:
         return find(states, limit, True)[::-1]

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable
 
 from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
+from stoker.client.job_progress import reported_ends
+from stoker.client.job_usage import running_use
 from stoker.client.views import (
     clock_words,
     gave_way,
@@ -25,6 +27,7 @@ from stoker.core.gpus.saturation import is_saturated
 from stoker.core.model import Device, DeviceState, RunningJob, WaitingJob
 from stoker.core.policy.decide import (
     HOST_RESERVED,
+    IMPOSSIBLE,
     NO_DEVICE,
     NO_HOST_ROOM,
     RESERVED,
@@ -33,10 +36,12 @@ from stoker.core.policy.decide import (
     limit_waiting_jobs,
     order_of,
 )
-from stoker.core.policy.explain import Place, places, reasons_of, what_if, with_place
-from stoker.core.policy.forecast import forecast
+from stoker.core.policy.explain import Place, places, reasons_of, with_place
+from stoker.core.policy.forecast import LikelyRun, forecast, likely_runs
 from stoker.core.policy.forecast_error import StartForecast, typical_error
 from stoker.core.policy.placement import capacity
+from stoker.core.policy.short_reasons import SEPARATOR, behind, reserved_for, short_reason
+from stoker.core.policy.what_if import WhatIf, what_ifs
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, FINAL
 from stoker.daemon import status
@@ -46,10 +51,13 @@ from stoker.settings import Settings, cpu_slots
 from stoker.store import job_queries, meta
 from stoker.store.database import Database
 from stoker.store.forecast_errors import load_errors
+from stoker.store.interrupted_jobs import REBOOTED
 from stoker.store.job_queries import JobRow
 
 DEPTH = 200  # jobs of each request group that places and forecasts consider
-_LISTED = 64
+LISTED_DEPTH = 64  # jobs of each request group for lists, which show the first ones
+# Reasons that end when there is more room; no change of the job itself ends the others.
+_FOR_ROOM = (NO_DEVICE, RESERVED, NO_HOST_ROOM, HOST_RESERVED, IMPOSSIBLE, None)
 
 
 class QueueView:
@@ -68,13 +76,16 @@ class QueueView:
         extra: JobRow | None = None,
     ) -> None:
         self._db = db
+        self._settings = settings
         gpus = gpus or load_gpu_views(db, settings)
         now, offset = time.monotonic(), time.time() - time.monotonic()
         slots = meta.get_meta(db, "cpu_slots")
         cpus = int(str(slots)) if slots is not None else cpu_slots(settings)
         with db.reading():
             resources = status.known_resources(db, settings)
-            deep, cut = load_snapshot(db, now, offset, (), None, cpus, depth, resources)
+            deep, cut = load_snapshot(
+                db, now, offset, (), None, cpus, depth, resources, of_this_boot=True
+            )
         devices, states = _device_states(deep.running, gpus)
         is_known = extra is None or any(job.id == extra.id for job in deep.waiting)
         if extra is not None and not is_known and extra.request_group not in cut:
@@ -88,7 +99,9 @@ class QueueView:
         self._jobs: dict[int, AnyJob] = {job.id: job for job in deep.waiting}
         self._places: dict[int, Place] | None = None
         self._reasons: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
+        self._short: dict[tuple[int, str | None], tuple[str, bool]] = {}
         self._starts: dict[int, StartForecast] | None = None
+        self._ends_in: dict[int, float] = {}
         self.snapshot = limit_waiting_jobs(self._deep)
         self.plan = decide(self.snapshot)
 
@@ -98,11 +111,19 @@ class QueueView:
             self._starts = {}
             if not self._refusal and job_queries.has_known_end(self._db):
                 errors = load_errors(self._db)
+                ends_in = reported_ends(self._db, self._settings, self._deep.running)
+                self._ends_in = ends_in
                 self._starts = {
                     job: StartForecast(seconds, typical_error(errors, seconds))
-                    for job, seconds in forecast(self._deep, self._cut).items()
+                    for job, seconds in forecast(self._deep, self._cut, ends_in).items()
                 }
         return self._starts
+
+    def runs(self) -> list[LikelyRun]:
+        """Where and when jobs likely run; only the running ones while no job can start."""
+        ends_in = reported_ends(self._db, self._settings, self._deep.running)
+        snapshot = self._deep._replace(draining=self._deep.draining or self._refusal is not None)
+        return likely_runs(snapshot, self._cut, ends_in)
 
     def place(self, row: JobRow) -> Place:
         """How many jobs are ahead of a job."""
@@ -128,21 +149,49 @@ class QueueView:
             self._reasons[key] = reasons_of(job, self.snapshot, self.plan)
         return with_place(*self._reasons[key], self.place(row), is_first=place_first)
 
-    def advice(self, row: JobRow) -> list[str]:
-        """The estimated start of a job, and a change of its request that would start it now."""
-        sentences = []
+    def short(self, row: JobRow) -> str:
+        """Why a job waits that only needs devices, in a few words; "" if it starts now.
+
+        `behind 4 jobs · GPU 2 reserved for 25`
+        """
+        if any(start.job == row.id for start in self.plan.starts):
+            return "" if self._refusal is None else "no job can start at the moment"
+        key = (row.request_group, self.plan.waits.get(row.id))
+        if key not in self._short:
+            job = self._jobs.get(row.id) or _as_waiting(row, 0.0)
+            self._short[key] = short_reason(job, self.snapshot, self.plan)
+        words, waits_for_others = self._short[key]
+        before = behind(self.place(row)) if waits_for_others else ""
+        return SEPARATOR.join(filter(None, (before, words))) or "first in the queue"
+
+    def start_words(self, row: JobRow) -> str:
+        """The estimated start of a job as a sentence; "" if it cannot be predicted."""
         start = self.starts().get(row.id)
-        if start is not None:
-            at = time.strftime("%H:%M", time.localtime(time.time() + start.seconds))
-            within = start.error_words()
-            sentences.append(
-                f"estimated start at {at}, in {format_duration(start.seconds)}{within}"
-            )
-        if self.plan.waits.get(row.id) in (NO_DEVICE, RESERVED, NO_HOST_ROOM, HOST_RESERVED):
-            change = what_if(self._jobs[row.id], self.snapshot)
-            if change is not None:
-                sentences.append(change)
-        return sentences
+        if start is None:
+            return ""
+        at = time.strftime("%H:%M", time.localtime(time.time() + start.seconds))
+        return f"estimated start at {at}, in {format_duration(start.seconds)}{start.error_words()}"
+
+    def what_ifs(self, row: JobRow) -> list[WhatIf]:
+        """Changes that would start a waiting job now or much earlier; none that is not certain."""
+        job = self._jobs.get(row.id)
+        is_for_room = self.plan.waits.get(row.id) in _FOR_ROOM
+        if job is None or self._refusal is not None or not is_for_room:
+            return []
+        start = self.starts().get(row.id)
+        profile = job_queries.profile_of(self._db, row.profile)
+        return what_ifs(
+            job,
+            self._deep,
+            self._cut,
+            starts_in=None if start is None else start.seconds,
+            ends_in=self._ends_in,
+            peak_memory=None if profile is None else profile.memory,
+        )
+
+    def reserved_for(self) -> dict[int, int]:
+        """The jobs for which GPUs are reserved, by the number of the GPU."""
+        return reserved_for(self.snapshot, self.plan)
 
 
 def _device_states(
@@ -196,15 +245,25 @@ def _with_mps(state: DeviceState, gpu: GpuView) -> DeviceState:
     return state._replace(mps_problem=problem, other_user=holder or other)
 
 
+def with_reservations(
+    db: Database, settings: Settings, gpus: tuple[list[GpuView], str | None]
+) -> list[GpuView]:
+    """The GPUs of `load_gpu_views` with the jobs for which they are reserved."""
+    if not job_queries.jobs_in_states(db, ("queued",), 1):
+        return gpus[0]
+    reserved = QueueView(db, settings, LISTED_DEPTH, gpus).reserved_for()
+    return [gpu._replace(reserved_for=reserved.get(gpu.device.number)) for gpu in gpus[0]]
+
+
 def likely_starts(db: Database, settings: Settings) -> dict[int, StartForecast]:
     """When the first jobs of each request group likely start."""
-    return QueueView(db, settings, _LISTED).starts()
+    return QueueView(db, settings, LISTED_DEPTH).starts()
 
 
 def queue_order(db: Database, limit: int) -> list[int]:
     """The ids of jobs that only wait for devices, in the order of the policy."""
     now = time.monotonic()
-    snapshot, _ = load_snapshot(db, now, time.time() - now, (), None, 0, limit)
+    snapshot, _ = load_snapshot(db, now, time.time() - now, (), None, 0, limit, of_this_boot=True)
     return [job.id for job in order_of(snapshot)][:limit]
 
 
@@ -224,7 +283,8 @@ def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
 
 def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
     """Sentences that explain what a job waits for; empty if it is about to start."""
-    return explain_wait(db, settings, row).reasons
+    found = explain_wait(db, settings, row)
+    return [*found.reasons, *(one.sentence() for one in found.what_ifs[:1])]
 
 
 class WaitExplanation(Record):
@@ -232,6 +292,7 @@ class WaitExplanation(Record):
 
     reasons: list[str]
     start: StartForecast | None = None
+    what_ifs: tuple[WhatIf, ...] = ()  # changes that would start it now or much earlier
 
 
 def explain_wait(db: Database, settings: Settings, row: JobRow) -> WaitExplanation:
@@ -241,16 +302,22 @@ def explain_wait(db: Database, settings: Settings, row: JobRow) -> WaitExplanati
         return WaitExplanation(others)
     view = QueueView(db, settings, extra=row)
     reasons = view.reasons(row)
+    if row.is_interrupted:
+        reasons = [f"{REBOOTED} while it ran; it runs again", *reasons]
     if gave_way(row) and reasons:
         at = clock_words(row.asked_at or 0.0, time.time())
         reasons = [f"it gave way to {row.asked_for} at {at}", *reasons]
     if row.request.preemptible and reasons:
         reasons.append("preemptible jobs start when no other job waits for the GPU")
     start = view.starts().get(row.id) if reasons else None
+    changes: list[WhatIf] = []
     if reasons:
-        reasons += view.advice(row)
+        reasons += filter(None, [view.start_words(row)])
+        changes = view.what_ifs(row)
     problem = status.why_not_running(settings.state_dir) or _reported_problem(settings)
-    return WaitExplanation(reasons if problem is None else [problem, *reasons], start)
+    if problem is not None:  # no change of the job would start it now
+        return WaitExplanation([problem, *reasons], start)
+    return WaitExplanation(reasons, start, tuple(changes))
 
 
 def _other_reasons(db: Database, settings: Settings, row: JobRow) -> list[str] | None:
@@ -263,7 +330,9 @@ def _other_reasons(db: Database, settings: Settings, row: JobRow) -> list[str] |
         devices = ", ".join(map(str, row.devices))
         state = f"it is {row.state}" + (f" on GPU {devices}" if devices else "")
         words = process_words(db, row)
-        return [state, f"it is {words}" if is_asked(row) else words] if words else [state]
+        use = running_use(settings, row)
+        asked = [f"it is {words}" if is_asked(row) else words] if words else []
+        return [state, *asked, *(() if use is None else use.warnings)]
     if row.state in FINAL:
         words = result_words(row, db)
         return [f"it {state_words(row.state)}" + (f": {words}" if words else "")]

@@ -25,6 +25,14 @@ class Dependency(Record):
     condition: str = "ok"
 
 
+class AfterSelector(Record):
+    """Jobs that have to finish first; the selector is resolved when the job is added."""
+
+    text: str  # as in core/formats/selectors.py: `@`, `train`, `3-9`, `7_3`
+    condition: str = "ok"
+    in_file: bool = False  # in a line of a job file: earlier lines of the file count too
+
+
 class Request(Record):
     """What a job requests. Jobs with equal requests are in one request group."""
 
@@ -46,10 +54,13 @@ class Request(Record):
     needs: tuple[str, ...] = ()  # NAME=N of the counters in the settings, sorted
     share: str = ""  # how it shares a GPU: mps, mps:PERCENT or time; "": as the GPU is set up
     preemptible: bool = False  # gives way to jobs that are not
+    array: int = 0  # of an array whose jobs are limited in number: its id
     profile: int = 0  # of the job, if `is_auto`; not part of its request group
 
 
 LOCAL = "local"  # the backend that is this host
+MPS, TIME = "mps", "time"  # how jobs share a GPU: core/policy/share_mode.py
+ARRAY_PREFIX = "array:"  # of arrays among the limits of running jobs
 GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one
 
 
@@ -62,7 +73,7 @@ class JobSpec(Record):
     request: Request = Request()
     name: str | None = None
     priority: int = 0
-    after: tuple[Dependency, ...] = ()
+    after: tuple[Dependency | AfterSelector, ...] = ()
     time_limit: float | None = None
     grace: float | None = None
     retries: int = 0
@@ -81,6 +92,12 @@ class JobSpec(Record):
     fair_share_group: str = ""  # "" is the default group
     warm: str | None = None  # start in a fork server that imported these modules; "": learned ones
     no_bind: bool = False  # do not bind it to the CPUs near its GPUs
+    snapshot: str | None = None  # the copy of the code in which it runs, or one of WISHES in
+    # core/snapshot_context.py; None: it runs in its folder
+    array_index: int | None = None
+    notify: str | None = None  # WHEN:WHERE, comma-separated
+    activation: tuple[str, ...] = ()  # K=V of its environment: conda=NAME, container=IMAGE
+    array: str | None = None  # becomes one job for each of these indices: 0-99%8
 
 
 class ReadyJob(Record):
@@ -116,6 +133,11 @@ class ReadyJob(Record):
     no_bind: bool
     preemptions: int = 0
     kept: tuple[int, ...] = ()  # devices that preemptible jobs vacate for it
+    snapshot: str | None = None
+    array_index: int | None = None
+    notify: str | None = None
+    activation: tuple[str, ...] = ()
+    code: int | None = None  # the state of its code at submit
 
 
 class RunningJob(Record):
@@ -214,7 +236,7 @@ class Snapshot(Record):
     draining: bool = False
     states: dict[int, DeviceState] | None = None  # by device; missing ones have no restrictions
     rules: Rules = Rules()
-    limits: dict[str, int] | None = None  # most running jobs by fair-share group
+    limits: dict[str, int] | None = None  # most running jobs by fair-share group, or by array
     estimates: Estimates = NO_ESTIMATES
     resources: HostResources = UNCOUNTED
 

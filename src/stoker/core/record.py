@@ -18,6 +18,8 @@ else:
         def _getter(index, doc):
             return property(lambda record: tuple.__getitem__(record, index), doc=doc)
 
+    _MISSING = object()
+
     def _annotated(namespace):
         if "__annotations__" in namespace:
             return tuple(namespace["__annotations__"])
@@ -38,19 +40,23 @@ else:
         return tuple.__new__(cls, values)
 
     def _complete(cls, values, named):
-        if len(values) > len(cls._fields):
-            raise TypeError(f"{cls.__name__} has {len(cls._fields)} fields, got {len(values)}")
-        rest = []
-        for field in cls._fields[len(values) :]:
-            if field in named:
-                rest.append(named.pop(field))
-            elif field in cls._field_defaults:
-                rest.append(cls._field_defaults[field])
-            else:
-                raise TypeError(f"{cls.__name__} needs a value for {field!r}")
-        if named:
-            raise TypeError(f"{cls.__name__} has no field {', '.join(map(repr, named))}")
-        return (*values, *rest)
+        given = len(values)
+        if given > len(cls._fields):
+            raise TypeError(f"{cls.__name__} has {len(cls._fields)} fields, got {given}")
+        if not named and given >= cls._required:
+            return values + cls._template[given:]
+        found = [*values, *cls._template[given:]]
+        positions = cls._positions
+        for field, value in named.items():
+            place = positions.get(field, -1)
+            if place < given:
+                why = "has no field" if place < 0 else "got two values for"
+                raise TypeError(f"{cls.__name__} {why} {field!r}")
+            found[place] = value
+        for place in range(given, cls._required):
+            if found[place] is _MISSING:
+                raise TypeError(f"{cls.__name__} needs a value for {cls._fields[place]!r}")
+        return found
 
     def _make(cls, values):
         return cls(*values)
@@ -92,6 +98,8 @@ else:
             made.update(namespace)
             made.update(_fields=fields, _field_defaults=defaults, __match_args__=fields)
             made["_positions"] = {field: index for index, field in enumerate(fields)}
+            made["_required"] = len(fields) - len(defaults)  # defaults come last
+            made["_template"] = tuple(defaults.get(field, _MISSING) for field in fields)
             for index, field in enumerate(fields):
                 made[field] = _getter(index, f"field {index}")
             return type(name, (tuple,), made)

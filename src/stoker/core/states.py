@@ -70,3 +70,10 @@ def advance(state: str, event: str) -> str:
         return TABLE[state][event]
     except KeyError:
         raise IllegalTransition(f"event {event!r} in state {state!r}") from None
+
+
+def is_satisfied(state: str, condition: str) -> bool | None:
+    """Whether a job in `state` meets a condition (ok, any, notok); None while that is open."""
+    if state not in FINAL:
+        return None
+    return condition == "any" or (state == DONE) == (condition == "ok")

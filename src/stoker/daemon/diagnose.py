@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from stoker.core.activation import is_in_container
 from stoker.core.formats.sizes import format_size
 from stoker.core.model import Outcome
 from stoker.core.outcome.log_tail import last_error
@@ -39,7 +40,9 @@ class Diagnosis:
         if not outcome.status or outcome.reason is not None or job.stop_requested:
             return outcome
         code, signal = exit_code_of(outcome.status), signal_of(outcome.status)
-        killed = signal == _SIGKILL and self._was_oom_killed()
+        in_container = is_in_container(job.activation)
+        is_killed = signal == _SIGKILL or (in_container and code == 128 + _SIGKILL)
+        killed = is_killed and self._was_oom_killed()
         if code == REQUEUE_CODE and self._requested_requeue(job.job):
             return outcome._replace(reason="requeue")
         from stoker.core.outcome.failure_causes import (
@@ -47,7 +50,14 @@ class Diagnosis:
         )
 
         tail = self._tail(job)
-        found = diagnose(tail, code, signal, gpu_was_full=use.was_full, host_killed=killed)
+        found = diagnose(
+            tail,
+            code,
+            signal,
+            gpu_was_full=use.was_full,
+            host_killed=killed,
+            in_container=in_container,
+        )
         if found is None:
             # Only sweeps compare failures by the last line of their logs.
             is_trial = job.sweep is not None

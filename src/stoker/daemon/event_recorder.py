@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Outcome, RunningJob
+from stoker.core.model import MPS, Outcome, RunningJob
 from stoker.core.outcome.retry import Verdict
-from stoker.core.policy.share_mode import MPS
 from stoker.core.record import Record
+from stoker.daemon.code_checks import CodeChecks
 from stoker.daemon.diagnose import Diagnosis
 from stoker.daemon.finish_attempt import judge_attempt
 from stoker.daemon.gpus.gpus import Gpus
@@ -14,7 +14,7 @@ from stoker.daemon.loop_state import LoopState
 from stoker.daemon.profile_updates import EndedAttempt, learn
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.settings import Settings
-from stoker.store import attempts, events, meta, profiles
+from stoker.store import attempts, events, machines, meta, profiles
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
@@ -44,6 +44,7 @@ class EventRecorder:
         settings: Settings,
         clock: Clock,
         listener: EventListener,
+        code_checks: CodeChecks,
     ) -> None:
         self._db = db
         self._store = store
@@ -55,6 +56,7 @@ class EventRecorder:
         self._settings = settings
         self._clock = clock
         self._listener = listener
+        self._code_checks = code_checks
         self._refusal = meta.refusal(db)  # why the host refuses to start processes
 
     def record(
@@ -73,6 +75,11 @@ class EventRecorder:
                     self._store.record_start(
                         event.attempt, event.pid, event.at, event.mono, event.pid_started
                     )
+                self._code_checks.started(event.attempt, event.code_note)
+                if event.code_note:
+                    self._record_changed_code(event)
+                if event.python:
+                    machines.set_python(self._db, event.attempt, event.python)
                 if event.note is not None:
                     self._record_cold_start(event)
             elif isinstance(event, Outcome):
@@ -121,6 +128,14 @@ class EventRecorder:
         job = self._store.load_job_to_judge(event.attempt)
         if job is not None:
             events.record_event(self._db, job.job, event.at, "cold_start", event.note)
+
+    def _record_changed_code(self, event: AttemptStarted) -> None:
+        """Record that the code of a job has changed since its submit, once for each attempt."""
+        job = self._store.load_job_to_judge(event.attempt)
+        if job is not None:
+            text = event.code_note.removeprefix("the code has changed since submit: ")
+            events.record_event(self._db, job.job, event.at, "code_changed", text)
+            self._listener.code_changed(job.job, text)
 
     def _record_stuck(self, stuck: Stuck, running: dict[int, RunningJob]) -> None:
         """Record why a job cannot be killed; it keeps its devices."""

@@ -76,7 +76,9 @@ class Foreground:
         *,
         cancels_at_once: bool = False,
         on_signal: Callable[[int], bool] | None = None,
+        chunk: str | None = None,
     ) -> None:
+        """`chunk`: the folder of a backend's chunk, if a worker runs its jobs."""
         self._db = db
         self._source = source
         self._tag_base = meta.tag_base(db)
@@ -85,7 +87,7 @@ class Foreground:
         self._loop = Loop(
             db, self._parent, host, gpus, settings, SystemClock(), listener,
             next_attempt=attempts.next_attempt(db), log_for=log_for, folder_for=folder_for,
-            commit_seconds=_COMMIT_SECONDS,
+            chunk=chunk, commit_seconds=_COMMIT_SECONDS,
         )  # fmt: skip
         self._listener = listener
         self._driver_monitor = _monitor_for(gpus, settings.gpu_file)

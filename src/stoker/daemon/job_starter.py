@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from stoker.core.model import Context, Device, Plan, ReadyJob, RunningJob, Snapshot, Start
+from stoker.core.model import MPS, Context, Device, Plan, ReadyJob, RunningJob, Snapshot, Start
 from stoker.core.policy.decide import decide, jobs_per_group
 from stoker.core.policy.host_share import HostLimits, limits_of, recorded_claim, thread_share
-from stoker.core.policy.share_mode import MPS, share_of_start
+from stoker.core.policy.share_mode import share_of_start
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, EventListener, Host, Parent
 from stoker.daemon.launch_order import OrderMaker
-from stoker.daemon.loop_state import LoopState
+from stoker.daemon.loop_state import DECIDE_AGAIN_SECONDS, LoopState
+from stoker.daemon.machine_ids import MachineIds
 from stoker.daemon.preempter import Preempter
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
@@ -27,8 +28,6 @@ from stoker.testing.failpoints import failpoint
 # The id of an attempt is on its processes and in the journal, so it is never used again, even if
 # its row is removed; ids are reserved in the database in blocks.
 _ATTEMPTS_RESERVED = 1000
-# Waiting times and overdue jobs change a decision without any event.
-_DECIDE_AGAIN_SECONDS = 1.0
 
 
 class JobStarter:
@@ -65,6 +64,7 @@ class JobStarter:
         self._reserved = 0  # ids below this may be used: the reservation is committed
         self._reserving: range | None = None
         self._orders: list[tuple[Order, Context, Lease]] = []  # claimed, not yet launched
+        self.machines = MachineIds(db)
         self.limits: dict[str, int] = {}  # running jobs allowed, by fair-share group
         self.is_draining = False
         self.takes_work = True
@@ -116,7 +116,7 @@ class JobStarter:
             state.may_start = (
                 state.may_start or self.would_start() or self._preempter.would_ask(self.snapshot)
             )
-            state.decide_at = now + _DECIDE_AGAIN_SECONDS if self._waiting else None
+            state.decide_at = now + DECIDE_AGAIN_SECONDS if self._waiting else None
 
     def claim_jobs(self) -> None:
         """Claim every job that can start now, each with its devices."""
@@ -138,7 +138,7 @@ class JobStarter:
             if not starts and plan.starts:
                 self.decision = snapshot, plan._replace(starts=())
                 if self._gpus.demands():  # of other users, which may end without an event
-                    state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
+                    state.decide_at = self._clock.mono() + DECIDE_AGAIN_SECONDS
                 break
             claimed = self._claim_all(starts)
             is_done = claimed == len(plan.starts) and not plan.has_room
@@ -146,7 +146,7 @@ class JobStarter:
                 break
             if not plan.starts:
                 if self._waiting:
-                    state.decide_at = self._clock.mono() + _DECIDE_AGAIN_SECONDS
+                    state.decide_at = self._clock.mono() + DECIDE_AGAIN_SECONDS
                 break
         self._gpus.drop_unused_waiter()
         if not state.is_stale and not state.claims_wait:
@@ -187,6 +187,8 @@ class JobStarter:
         if session is not None:
             lease.descriptors.append(session.descriptor)
         cpus, host_memory = recorded_claim(job.request, self._host_limits())
+        by_number = {device.number: device for device in self._gpus.devices}
+        devices = tuple(by_number[number] for number in start.devices)
         claim = Claim(
             attempt=self._next_attempt,
             job=job.id,
@@ -198,6 +200,7 @@ class JobStarter:
             cpus=cpus,
             host_memory=host_memory,
             share=share,
+            machine=self.machines.of(devices),
         )
         if not self._store.claim(job, claim):
             lease.close()
@@ -207,12 +210,10 @@ class JobStarter:
         self._next_attempt += 1
         self._running[claim.attempt] = _running_job(job, claim, self._clock.mono())
         failpoint("daemon.after_claim")
-        by_number = {device.number: device for device in self._gpus.devices}
-        devices = tuple(by_number[number] for number in start.devices)
         cores, threads = self._host.resources.cores, None
         if cores is not None:
             threads = thread_share(job.request, devices, self._gpus.devices, cores)
-        order, context = self._order_maker.make(job, claim, devices, threads)
+        order, context = self._order_maker.make(job, claim, devices, threads, self._clock.mono())
         if session is not None:
             order = order._replace(env={**order.env, **session.env})
         elif devices:
@@ -290,5 +291,6 @@ def _running_job(job: ReadyJob, claim: Claim, now: float) -> RunningJob:
         profile=job.profile,
         cpus=claim.cpus,
         preemptions=job.preemptions,
+        gives_way=False,
         share=claim.share,
     )

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from stoker.core.formats.cpu_list import format_cpu_list, parse_cpu_list
 from stoker.core.formats.shell_words import plain_words
 from stoker.core.model import Context, Device, ReadyJob
+from stoker.core.snapshot_context import original_folder
+from stoker.daemon.code_checks import CodeChecks
 from stoker.settings import Settings
 from stoker.store import attempts, contexts, profiles
 from stoker.store.database import Database
@@ -25,13 +27,17 @@ class OrderMaker:
         settings: Settings,
         log_for: Callable[[int, int], str | None] | None = None,
         folder_for: Callable[[int], str] | None = None,
+        chunk: str | None = None,
     ) -> None:
+        """`chunk`: the folder of a backend's chunk, if a worker starts the jobs."""
         self._db = db
         self._settings = settings
+        self.code_checks = CodeChecks(db, chunk)
         self.log_for = log_for or self._own_log
         self.folder_for = folder_for or self._own_folder
-        # With each context: whether its shell is plain, and the variables for its threads.
-        self._contexts: dict[int, tuple[Context, bool, tuple[str, ...]]] = {}
+        # With each context: whether its shell is plain, the variables for its threads, and the
+        # folder of the submitter.
+        self._contexts: dict[int, tuple[Context, bool, tuple[str, ...], str]] = {}
 
     def make(
         self,
@@ -39,13 +45,17 @@ class OrderMaker:
         claim: attempts.Claim,
         devices: tuple[Device, ...],
         threads: int | None = None,
+        now: float = 0.0,
     ) -> tuple[Order, Context]:
-        """Return the order and the context. `threads`: the share of the job; None: unknown."""
-        context, has_plain_shell, thread_names = self._context(job.context)
+        """Return the order and the context.
+
+        `threads`: the share of the job; None: unknown. `now`: monotonic.
+        """
+        context, has_plain_shell, thread_names, folder = self._context(job.context)
         words = plain_words(job.argv[0]) if job.shell and has_plain_shell else None
         log = job.stdout or self.log_for(job.id, claim.number)
         env = job_environment(
-            job, claim.number, devices, claim.memory, self.folder_for(job.id), context.cwd
+            job, claim.number, devices, claim.memory, self.folder_for(job.id), folder
         )
         if threads is not None:
             own = dict(job.variables)
@@ -59,6 +69,10 @@ class OrderMaker:
         cpus = near_cpus(job, devices) if self._settings.bind else ""
         if cpus:
             env["STOKER_CPU_LIST"] = cpus
+        request, has_limits = job.request, self._settings.limits
+        code_check, code_note = "", ""
+        if job.code is not None:
+            code_check, code_note = self.code_checks.request(job, claim.attempt, now)
         order = Order(
             attempt=claim.attempt,
             job=job.id,
@@ -77,21 +91,20 @@ class OrderMaker:
             warn=job.warn,
             folder=_folder_to_create(job, env),
             cpus=cpus,
-            measures_memory=job.request.is_auto_host,
             warm=job.warm,
+            code_check=code_check,
+            code_note=code_note,
             modules=profiles.modules_of(self._db, job.profile) if job.warm == "" else "",
+            measures_memory=request.is_auto_host,
+            # An estimate (`--mem auto`) is not a limit.
+            memory_limit=request.host_memory if has_limits and not request.is_auto_host else None,
+            cpu_limit=request.cpus if has_limits else 0,
+            cgroup=(self._settings.cgroup or "") if has_limits else "",
+            activation=job.activation,
         )
-        return (self._with_limits(order, job) if self._settings.limits else order), context
+        return order, context
 
-    def _with_limits(self, order: Order, job: ReadyJob) -> Order:
-        """Limit a job to what it declares; an estimate (`--mem auto`) is not a limit."""
-        request = job.request
-        memory = None if request.is_auto_host else request.host_memory
-        return order._replace(
-            memory_limit=memory, cpu_limit=request.cpus, cgroup=self._settings.cgroup or ""
-        )
-
-    def _context(self, id: int) -> tuple[Context, bool, tuple[str, ...]]:
+    def _context(self, id: int) -> tuple[Context, bool, tuple[str, ...], str]:
         known = self._contexts.get(id)
         if known is None:
             if len(self._contexts) > _MAX_CACHED_CONTEXTS:
@@ -102,7 +115,8 @@ class OrderMaker:
                 key == "BASH_ENV" or key.startswith("BASH_FUNC_") for key, _ in context.env
             )
             names = thread_variables(dict(context.env))
-            known = self._contexts[id] = (context, not changed, names)
+            folder = original_folder(context)
+            known = self._contexts[id] = (context, not changed, names, folder)
         return known
 
     def _own_folder(self, job: int) -> str:

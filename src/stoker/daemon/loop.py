@@ -33,7 +33,7 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.errors import Upgraded
 from stoker.settings import Settings
-from stoker.store import attempts, device_settings, host_resources, meta, ready_jobs, sweeps
+from stoker.store import arrays, attempts, device_settings, host_resources, meta, ready_jobs, sweeps
 from stoker.store.attempt_store import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
@@ -62,6 +62,7 @@ class Loop:
         next_attempt: int = 1,
         log_for: Callable[[int, int], str | None] | None = None,
         folder_for: Callable[[int], str] | None = None,
+        chunk: str | None = None,
         commit_seconds: float = 0.0,
     ) -> None:
         self.db = db
@@ -78,11 +79,11 @@ class Loop:
         self._state = LoopState(refusals=int(meta.refusal(db) is not None))
         self._waiting = WaitingJobs(db, self._store)
         self._profiles = Profiles(db)
-        orders = OrderMaker(db, settings, log_for, folder_for)
+        orders = OrderMaker(db, settings, log_for, folder_for, chunk)
         self._recorder = EventRecorder(
             db, self._store, self._state, waiting=self._waiting, profiles=self._profiles,
             gpus=gpus, diagnosis=Diagnosis(orders.log_for, orders.folder_for), settings=settings,
-            clock=clock, listener=listener,
+            clock=clock, listener=listener, code_checks=orders.code_checks,
         )  # fmt: skip
         self._preempter = Preempter(
             db, self._store, self._state, running=self.running, gpus=gpus, settings=settings,
@@ -261,7 +262,9 @@ class Loop:
         state.due_at = ready_jobs.next_due(self.db)
         self._waiting.refresh()
         self._profiles.forget()
-        starter.limits = sweeps.limits(self.db)
+        starter.machines.forget()
+        ids = {request.array for request in self._waiting.requests()}
+        starter.limits = sweeps.limits(self.db) | arrays.limits(self.db, ids)
         starter.is_draining = meta.is_draining(self.db)
         self.gpus.apply_settings(device_settings.device_settings(self.db))
         self.gpus.apply_shares(device_settings.device_shares(self.db))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from stoker.daemon.interfaces import Clock
 
+# Waiting times and overdue jobs change a decision without any event.
+DECIDE_AGAIN_SECONDS = 1.0
 _REFUSED_SECONDS = 1.0
 MAX_PAUSE_SECONDS = 10.0  # between two attempts to start a job on a host that refuses
 

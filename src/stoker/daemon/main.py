@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 
 from stoker import __version__
+from stoker.boot import boot_id
 from stoker.core.model import Context, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
@@ -25,6 +26,7 @@ from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.daemon.helpers.backend_driver_processes import BackendDriverProcesses
+from stoker.daemon.helpers.notifier_process import NotifierProcess
 from stoker.daemon.helpers.sweep_driver_process import SweepDriverProcess
 from stoker.daemon.helpers.usage_recorder_process import UsageRecorderProcess
 from stoker.daemon.idle_check import IdleCheck
@@ -41,9 +43,10 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import attempts, job_queries, meta, named_devices
+from stoker.store import attempts, meta, named_devices
 from stoker.store.checkpoints import Checkpoints
 from stoker.store.database import FILE_NAME, open_database
+from stoker.store.device_settings import load_devices
 from stoker.store.upgrades import migration_lock
 from stoker.supervisor import locks, process_tags
 from stoker.supervisor.host_size import host_resources
@@ -51,7 +54,6 @@ from stoker.supervisor.journal import JournalBegun
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans, ProcessHandles
 from stoker.supervisor.restart_backoff import RestartBackoff
-from stoker.supervisor.runner import boot_id
 from stoker.supervisor.runner_client import RunnerClient
 from stoker.supervisor.subreaper import become_subreaper
 from stoker.supervisor.wire import note
@@ -83,11 +85,15 @@ class Daemon(EventListener):
         self._orphans = Orphans(folder, tag_base, self._handles)
         host = Host(cpu_slots(settings), boot_id(), resources=self.host_resources())
         if isinstance(gpus, MonitoredGpus):
-            gpus.remember(job_queries.devices(self._db))
+            gpus.remember(load_devices(self._db))
         self._driver_monitor = DriverMonitor(gpus, settings.gpu_file)
         self._wake = WakeServer(folder)
         self._sweep_driver = SweepDriverProcess(self._db, settings)
         self._backend_drivers = BackendDriverProcesses(self._db, settings)
+        self._notifier = NotifierProcess(self._db, settings)
+        self._has_jobs_changed = (
+            True  # whether jobs started or ended since the notifier was checked
+        )
         self._refreshes = 0  # of the loop, when the drivers were checked last
         begun = [r.attempt for r in self._runner.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
@@ -147,7 +153,7 @@ class Daemon(EventListener):
     def _poll_once(self, event_poll: EventPoll, own: set[int]) -> None:
         others = {*self._orphans.handles(), *self._driver_monitor.descriptors()}
         others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
-        others.update(self._backend_drivers.descriptors())
+        others.update(self._backend_drivers.descriptors(), self._notifier.descriptors())
         if self._runner.is_connected:
             others.add(self._runner.fileno())
         was_woken = False
@@ -181,10 +187,16 @@ class Daemon(EventListener):
             self._sweep_driver.check(now, was_woken),
             self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
             self._usage_recorder.update(self._loop, self._driver_monitor.newest, now),
+            self._notifier.update(
+                now,
+                has_events=self._has_jobs_changed,
+                has_changed=self._loop.refreshes != self._refreshes,
+            ),
         ):
             if problem is not None:
                 self._note(problem)
         self._refreshes = self._loop.refreshes
+        self._has_jobs_changed = False
 
     def _catch_signals(self) -> None:
         """Install signal handlers, and a self-pipe through which signals wake up epoll."""
@@ -204,7 +216,7 @@ class Daemon(EventListener):
             self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
             self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
             self._backend_drivers.next_deadline(), self._gpu_feed.next_deadline(),
-            self._forecast_log.next_deadline(),
+            self._forecast_log.next_deadline(), self._notifier.next_deadline(),
         )  # fmt: skip
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -237,6 +249,7 @@ class Daemon(EventListener):
         events, is_alive = self._runner.events()
         self._keep_handles(events)
         self._loop.receive(events)
+        self._has_jobs_changed = self._has_jobs_changed or bool(events)
         problem = self._runner.take_problem()
         if problem is not None:
             self._runner_problem = problem or None
@@ -370,6 +383,7 @@ class Daemon(EventListener):
         self._sweep_driver.close()
         self._backend_drivers.close()
         self._usage_recorder.close()
+        self._notifier.close()
         self._runner.close()
         self._db.close()
 
@@ -411,6 +425,7 @@ class Daemon(EventListener):
         self._forecast_log.started(job)
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        self._has_jobs_changed = True  # also by recovery and orphans
         if verdict.cause == "lost":
             self._note(f"job {job} was lost: it started, but its exit code is unknown")
 

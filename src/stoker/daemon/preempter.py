@@ -19,14 +19,12 @@ from stoker.core.policy.preemption import (
 )
 from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.interfaces import Clock, Parent
-from stoker.daemon.loop_state import LoopState
+from stoker.daemon.loop_state import DECIDE_AGAIN_SECONDS, LoopState
 from stoker.settings import Settings
 from stoker.store import attempts
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.supervisor.messages import PREEMPTED
-
-_DECIDE_AGAIN_SECONDS = 1.0
 
 
 class Preempter:
@@ -84,7 +82,7 @@ class Preempter:
             self._record(preemption)
         # With time, a job may be asked again, or an end that was expected does not come.
         if any(not job.request.preemptible for job in seen.waiting):
-            soon = self._clock.mono() + _DECIDE_AGAIN_SECONDS
+            soon = self._clock.mono() + DECIDE_AGAIN_SECONDS
             known = self._state.decide_at
             self._state.decide_at = soon if known is None else min(known, soon)
 

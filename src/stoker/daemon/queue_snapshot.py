@@ -16,7 +16,7 @@ from stoker.core.model import (
     RunningJob,
     Snapshot,
 )
-from stoker.store import attempts, meta, ready_jobs, sweeps
+from stoker.store import arrays, attempts, meta, ready_jobs, sweeps
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
 
@@ -32,10 +32,13 @@ def load_snapshot(
     cpu_slots: int,
     depth: int,
     resources: HostResources = UNCOUNTED,
+    *,
+    of_this_boot: bool = False,
 ) -> tuple[Snapshot, set[int]]:
     """The snapshot with up to `depth` jobs of each request group, and the groups that have more.
 
-    `now` is monotonic, `clock_offset` the wall clock less that.
+    `now` is monotonic, `clock_offset` the wall clock less that. `of_this_boot`: without attempts
+    that a restart of the host has ended; no daemon may have recorded that.
     """
     # Until the runner reports a start, the time of the claim counts.
     running = [
@@ -44,7 +47,7 @@ def load_snapshot(
             attempt.started_mono or attempt.claimed_at - clock_offset,
             None if attempt.asked_at is None else attempt.asked_at - clock_offset,
         )
-        for attempt in attempts.open_attempts(db)
+        for attempt in attempts.open_attempts(db, of_this_boot=of_this_boot)
     ]
     waiting: list[ReadyJob] = ready_jobs.with_kept_devices(db, clock_offset)
     kept = {job.id for job in waiting}
@@ -63,7 +66,7 @@ def load_snapshot(
         waiting=tuple(waiting),
         draining=meta.is_draining(db),
         states=states,
-        limits=sweeps.limits(db),
+        limits=sweeps.limits(db) | arrays.limits(db, {job.request.array for job in waiting}),
         estimates=Profiles(db).estimates(profiles),
         resources=resources,
     )

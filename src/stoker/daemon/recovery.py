@@ -16,6 +16,7 @@ from stoker.core.model import Outcome
 from stoker.daemon.loop import Loop
 from stoker.daemon.queue_snapshot import running_job
 from stoker.store import attempts
+from stoker.store.interrupted_jobs import REBOOTED
 from stoker.supervisor.journal import JournalBegun, JournalExited, JournalSpawned
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
 from stoker.supervisor.orphans import Adoption, Orphans
@@ -51,6 +52,7 @@ def recover(
             and attempt_id not in alive
             and attempt_id not in orphans
             and attempt.boot == loop.host.boot  # no process survives a reboot
+            and not _waits_for_its_begin(attempt, began.get(attempt_id))
         )
         for attempt in unfinished:
             attempt_id = attempt.attempt
@@ -69,7 +71,7 @@ def recover(
             elif attempt_id in exited:
                 events.append(exited[attempt_id])
             elif attempt_id in began or attempt.state != "starting":
-                events.append(Outcome(attempt=attempt_id, status=None, ended_at=now, reason="lost"))
+                events.append(_lost(attempt, loop.host.boot, now))
             else:
                 attempts.unclaim(
                     loop.db, attempt_id, now, "the daemon ordered its start, but it never started"
@@ -81,6 +83,19 @@ def recover(
     waits_for_leftovers = any(attempt_id in orphans for attempt_id in exited)
     if not loop.has_unrecorded and not waits_for_leftovers:
         runner.forget_journal()
+
+
+def _waits_for_its_begin(attempt: attempts.OpenAttempt, record: JournalBegun | None) -> bool:
+    """Whether its process, if there is one, was forked for a warm start that was not recorded.
+
+    Such a process ends without executing anything, because its runner has died.
+    """
+    return attempt.is_warm and attempt.state == "starting" and record is None
+
+
+def _lost(attempt: attempts.OpenAttempt, boot: str, now: float) -> Outcome:
+    why = None if attempt.boot == boot else REBOOTED
+    return Outcome(attempt=attempt.attempt, status=None, ended_at=now, reason="lost", detail=why)
 
 
 def _started(attempt: attempts.OpenAttempt, record: JournalBegun | None) -> float:
@@ -102,6 +117,7 @@ def _adoption(
         ends_by=None if limit is None else _started(attempt, began) + limit,
         grace=loop.settings.grace if attempt.grace is None else attempt.grace,
         exited=exited,
+        activation=() if began is None and attempt.state == "starting" else attempt.activation,
     )
 
 

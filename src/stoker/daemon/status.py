@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from stoker.core.model import Device, HostResources
 from stoker.settings import Settings
-from stoker.store import host_resources, job_queries, meta
+from stoker.store import host_resources, meta
 from stoker.store.database import Database
+from stoker.store.device_settings import load_devices
 from stoker.supervisor import locks
-from stoker.supervisor.process_table import STOPPED, process_state
 
 _ANSWER_SECONDS = 0.5
 
@@ -18,6 +18,8 @@ def daemon_pid(folder: str) -> int | None:
 
 def why_not_running(folder: str) -> str | None:
     """Why the daemon starts no jobs: it is not running or suspended; None if it is running."""
+    from stoker.supervisor.process_table import STOPPED, process_state
+
     pid = daemon_pid(folder)
     if pid is None:
         return "no daemon is running; `stoker daemon start` starts one"
@@ -69,7 +71,7 @@ def known_resources(db: Database, settings: Settings) -> HostResources:
 def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
     """The devices of the running daemon, or those that a new daemon would find."""
     if daemon_pid(settings.state_dir) is not None and meta.get_meta(db, "cpu_slots") is not None:
-        return job_queries.devices(db)
+        return load_devices(db)
     from stoker.devices.discovery import find_devices
 
     return find_devices(settings.devices, settings.gpus_by_uuid)

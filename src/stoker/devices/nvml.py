@@ -29,9 +29,20 @@ _LACKING = (
     getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError_FunctionNotFound),
 )
 
+
+def _computing(handle: Any) -> tuple[int, ...]:
+    """Return the PIDs that computed in the last seconds."""
+    try:
+        samples = pynvml.nvmlDeviceGetProcessUtilization(handle, 0)
+    except pynvml.NVMLError_NotFound:  # there are no samples
+        return ()
+    return tuple(sorted({sample.pid for sample in samples if sample.smUtil}))
+
+
 # Field of GpuSample, seconds between two readings, and how to read it. Each takes milliseconds.
-_GAUGES: tuple[tuple[str, float, Callable[[Any], float]], ...] = (
+_GAUGES: tuple[tuple[str, float, Callable[[Any], Any]], ...] = (
     ("utilisation", 2.0, lambda gpu: pynvml.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    ("computing", 2.0, _computing),
     ("power", 2.0, lambda gpu: pynvml.nvmlDeviceGetPowerUsage(gpu) / 1000),
     (
         "temperature",
@@ -50,7 +61,7 @@ _GAUGES: tuple[tuple[str, float, Callable[[Any], float]], ...] = (
 )
 
 # Readings that are repeated while the memory of a job is being measured.
-_LOAD = ("utilisation", "power")
+_LOAD = ("utilisation", "computing", "power")
 _LOAD_SECONDS = 0.4
 
 _COMPUTE = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2")
@@ -173,7 +184,7 @@ class Nvml:
     def _read_all(self) -> tuple[GpuSample, ...]:
         return tuple(map(_read, self._units()))
 
-    def _read_gauge(self, uuid: str, name: str, read: Callable[[Any], float]) -> None:
+    def _read_gauge(self, uuid: str, name: str, read: Callable[[Any], Any]) -> None:
         # By UUID, because handles become invalid when the GPUs are enumerated again.
         for unit in self._units():
             if unit.gpu.uuid == uuid and unit.handle is not None:

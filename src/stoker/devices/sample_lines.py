@@ -46,5 +46,7 @@ def decode(line: bytes) -> Sample:
 def _gpu(given: GpuSample) -> GpuSample:
     gpu = from_fields(GpuSample, given)
     return gpu._replace(
-        processes=tuple(from_fields(GpuProcess, p) for p in gpu.processes), links=tuple(gpu.links)
+        processes=tuple(from_fields(GpuProcess, p) for p in gpu.processes),
+        links=tuple(gpu.links),
+        computing=None if gpu.computing is None else tuple(gpu.computing),
     )

@@ -22,7 +22,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
     from typing import Any, NoReturn, SupportsFloat
 
@@ -136,7 +136,61 @@ class CurrentJob:
         if path:
             import json
 
-            _append(path, json.dumps(line).encode() + b"\n")
+            append_line(path, json.dumps(line).encode() + b"\n")
+
+    def log_image(self, name: str, image: object, step: SupportsFloat | None = None) -> None:
+        """Save an image under a name: `stoker.log_image("samples", array, step=10)`.
+
+        `image` is an array or tensor (height x width, x 1, 3 or 4 channels, also channels first;
+        uint8, bool, or floats from 0 to 1), a Pillow image, a path, or the bytes of a PNG, JPEG,
+        GIF or WebP file. The file is media/NAME/STEP.png in the output folder; without a step,
+        images are numbered. Raises TypeError and ValueError for other values and invalid names.
+        """
+        from stoker.functions.media import log_image
+
+        log_image(name, image, step)
+
+    def log_figure(self, name: str, figure: object, step: SupportsFloat | None = None) -> None:
+        """Save a figure of Matplotlib as an image: `stoker.log_figure("roc", figure, step=10)`."""
+        from stoker.functions.media import log_figure
+
+        log_figure(name, figure, step)
+
+    def log_table(
+        self,
+        name: str,
+        rows: object,
+        columns: Sequence[str] | None = None,
+        step: SupportsFloat | None = None,
+    ) -> None:
+        """Save a table as media/NAME/STEP.csv: a list of dicts, a list of rows with `columns`,
+        a dict of columns, or a data frame of pandas or polars."""
+        from stoker.functions.media import log_table
+
+        log_table(name, rows, columns, step)
+
+    def log_artifact(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        """Copy a file or folder to artifacts/NAME in the output folder of the job.
+
+        Raises OSError if it cannot be read or written.
+        """
+        from stoker.functions.media import log_artifact
+
+        log_artifact(path, name)
+
+    def report_progress(
+        self, done: SupportsFloat, total: SupportsFloat | None = None, text: str = ""
+    ) -> None:
+        """Report how much of the work is done: `stoker.report_progress(step, steps)`.
+
+        `stoker`, `stoker ls` and everything that waits for the job show it and compute its end from
+        it. `text` stands before the numbers, for example "epoch 3". Only the last report counts.
+        """
+        parts = [text.replace("\n", " ").strip()] if text else []
+        parts.append(f"{float(done):.12g}" + ("" if total is None else f"/{float(total):.12g}"))
+        path = os.environ.get("STOKER_PROGRESS_FILE")
+        if path:
+            _replace_line(path, " ".join(parts).encode() + b"\n")
 
     def should_stop(self) -> bool:
         """Whether to save and exit: a stop was requested, or the time limit is near."""
@@ -232,6 +286,38 @@ def log(
     _CURRENT.log(values, step=step, **metrics)
 
 
+def log_image(name: str, image: object, step: SupportsFloat | None = None) -> None:
+    """`current().log_image(...)`: save an image, for example `stoker.log_image("x", array)`."""
+    _CURRENT.log_image(name, image, step)
+
+
+def log_figure(name: str, figure: object, step: SupportsFloat | None = None) -> None:
+    """`current().log_figure(...)`: save a figure of Matplotlib as an image."""
+    _CURRENT.log_figure(name, figure, step)
+
+
+def log_table(
+    name: str,
+    rows: object,
+    columns: Sequence[str] | None = None,
+    step: SupportsFloat | None = None,
+) -> None:
+    """`current().log_table(...)`: save a table as a CSV file."""
+    _CURRENT.log_table(name, rows, columns, step)
+
+
+def log_artifact(path: str | os.PathLike[str], name: str | None = None) -> None:
+    """`current().log_artifact(...)`: copy a file or folder to the output folder of the job."""
+    _CURRENT.log_artifact(path, name)
+
+
+def report_progress(
+    done: SupportsFloat, total: SupportsFloat | None = None, text: str = ""
+) -> None:
+    """`current().report_progress(...)`: report how much of the work is done."""
+    _CURRENT.report_progress(done, total, text)
+
+
 def should_stop() -> bool:
     """`current().should_stop()`: whether to save and exit."""
     return _CURRENT.should_stop()
@@ -289,10 +375,28 @@ def _make_parent(path: str) -> None:
         os.makedirs(parent, exist_ok=True)
 
 
+def _replace_line(path: str, line: bytes) -> None:
+    """Replace the first line of a file with a single write, so that a reader sees no empty file.
+
+    On a full disk the line is lost, but nothing is raised.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+    try:
+        _make_parent(path)
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            os.write(descriptor, line)
+            os.ftruncate(descriptor, len(line))
+        finally:
+            os.close(descriptor)
+    except OSError:
+        pass
+
+
 _has_warned_about_disk = False
 
 
-def _append(path: str, line: bytes) -> None:
+def append_line(path: str, line: bytes) -> None:
     """Append a line with a single write; on a full disk the line is lost, but nothing is raised."""
     global _has_warned_about_disk
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC

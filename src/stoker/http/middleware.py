@@ -121,7 +121,9 @@ class _WithHeaders:
             headers = [(name.title(), value) for name, value in message.get("headers", ())]
             if not any(name == b"Cache-Control" for name, _ in headers):
                 headers.append((b"Cache-Control", b"no-store"))
-            message = {**message, "headers": [*headers, *self._headers]}
+            given = {name for name, _ in headers}  # a response may have a stricter policy
+            added = [one for one in self._headers if one[0] not in given]
+            message = {**message, "headers": [*headers, *added]}
         await self._send(message)
 
 

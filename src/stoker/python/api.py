@@ -184,6 +184,15 @@ class Queue:
     # -- submit ------------------------------------------------------------------------------
 
     @overload
+    def submit(
+        self,
+        command: str | Sequence[str],
+        /,
+        *,
+        array: str | Sequence[int],
+        **options: Unpack[Options],
+    ) -> list[Job[int]]: ...
+    @overload
     def submit(self, command: str | Sequence[str], /, **options: Unpack[Options]) -> Job[int]: ...
     @overload
     def submit(
@@ -195,8 +204,11 @@ class Queue:
     ) -> Job[R]: ...
     @overload
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
-    def submit(self, what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
-        """Submit a command (shell text or a list of words) or a call; see the module docstring."""
+    def submit(self, what: Any, /, *args: Any, **kwargs: Any) -> Job[Any] | list[Job[Any]]:
+        """Submit a command (shell text or a list of words) or a call; see the module docstring.
+
+        With `array="0-9"`, returns the jobs of the array.
+        """
         if callable(what):
             return self._call(what, [(args, kwargs)])[0]
         if args:
@@ -204,7 +216,8 @@ class Queue:
                 f"a command takes no further arguments ({args[0]!r})",
                 'pass the words as a list: submit(["python", "train.py"])',
             )
-        return self._command(what, kwargs)
+        jobs = self._command(what, kwargs)
+        return jobs if kwargs.get("array") is not None else jobs[0]
 
     def map(
         self, function: Callable[..., R], *iterables: Iterable[Any], **kwargs: Any
@@ -272,13 +285,20 @@ class Queue:
     def release(self, *which: Which) -> int:
         return self._open().release(self._ids(which))
 
-    def rerun(self, *which: Which) -> list[Job[Any]]:
-        """Submit new jobs with the same command and options."""
-        return [Job(self._settings, id) for id in self._open().rerun(self._ids(which))]
+    def rerun(self, *which: Which, same_code: bool = False) -> list[Job[Any]]:
+        """Submit new jobs with the same command and options.
 
-    def wait(self, *which: Which, timeout: float | None = None) -> DoneAndNotDone[Job[Any]]:
+        With `same_code`, they run in the same snapshot; without one, Conflict is raised if the code
+        in their folder has changed.
+        """
+        new = self._open().rerun(self._ids(which), same_code=same_code)
+        return [Job(self._settings, id) for id in new]
+
+    def wait(
+        self, *which: Which, timeout: float | None = None, progress: bool | None = None
+    ) -> DoneAndNotDone[Job[Any]]:
         """Wait for jobs, by default for all unfinished jobs."""
-        return wait(self.jobs(*which), timeout)
+        return wait(self.jobs(*which), timeout, progress=progress)
 
     def __repr__(self) -> str:
         return f"Queue({self.state_dir!r})"
@@ -300,7 +320,7 @@ class Queue:
             words.append(str(item))
         return self._open().select(words)
 
-    def _command(self, what: object, options: Mapping[str, Any]) -> Job[int]:
+    def _command(self, what: object, options: Mapping[str, Any]) -> list[Job[int]]:
         from stoker.client.job_options import check_words, read_options, text_words
 
         if isinstance(what, str):
@@ -314,7 +334,7 @@ class Queue:
             )
         check_words(words)
         spec = self._spec(read_options(options))
-        return self._add([spec._replace(argv=words, shell=isinstance(what, str))])[0]
+        return self._add([spec._replace(argv=words, shell=isinstance(what, str))])
 
     def _spec(self, options: ParsedOptions) -> JobSpec:
         from stoker.client.job_options import make_spec
@@ -334,12 +354,18 @@ class Queue:
 
         from stoker.functions import call, payload_files
         from stoker.functions.payload import Packer
+        from stoker.python.function_interpreter import python_for
 
         if not isinstance(function, JobFunction):
             function = JobFunction(function, options or {})
         elif options:
             function = JobFunction(function.__stoker_function__, {**options, **function._options})
         parsed = function._parsed_options()
+        if parsed.array is not None:
+            raise UsageError(
+                "`array` is for commands, not for functions",
+                "submit one call for each value with map: train.map(range(10))",
+            )
         if len(calls) != 1 and parsed.fields["dedupe"] is not None:
             raise UsageError(
                 "`dedupe` is a key for a single job, but map submits several",
@@ -356,6 +382,7 @@ class Queue:
         spec = self._spec(parsed)._replace(fair_share_group=fair_share_group)
         if spec.name is None:
             spec = spec._replace(name=packer.label.rpartition(".")[2])
+        python = python_for(spec)
         files_dir = self._open().files_dir(spec.request.backend)
         folder = payload_files.new_folder(files_dir)
         try:
@@ -370,7 +397,7 @@ class Queue:
             digest.update(piece)
             slices = [(0, len(packer.shared)), (offset, len(piece))]
             offset += len(piece)
-            words = call.words(sys.executable, packer.label, folder, digest.hexdigest(), slices)
+            words = call.words(python, packer.label, folder, digest.hexdigest(), slices)
             specs.append(spec._replace(argv=words, shell=False))
         return self._add(specs, folder)
 
@@ -393,9 +420,13 @@ class Queue:
                 payload_files.remove_folder(folder)
         if not specs[0].held:
             queue.ensure_daemon()
-        return [Job(self._settings, id) for id in ids]
+        return [Job(self._settings, id, ids) for id in ids]
 
 
+@overload
+def submit(
+    command: str | Sequence[str], /, *, array: str | Sequence[int], **options: Unpack[Options]
+) -> list[Job[int]]: ...
 @overload
 def submit(command: str | Sequence[str], /, **options: Unpack[Options]) -> Job[int]: ...
 @overload
@@ -404,13 +435,15 @@ def submit(
 ) -> Job[R]: ...
 @overload
 def submit(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]: ...
-def submit(what: Any, /, *args: Any, **kwargs: Any) -> Job[Any]:
+def submit(what: Any, /, *args: Any, **kwargs: Any) -> Job[Any] | list[Job[Any]]:
     """Submit a command (`submit("python train.py", gpus=2)`) or a call (`submit(train, 0.1)`).
 
-    For a command, keywords are options. For a function, all arguments are passed to it; give
-    options with `job`: `job(train, gpus=2).submit(0.1)`.
+    For a command, keywords are options; with `array="0-9"`, the result is a list of jobs. For a
+    function, all arguments are passed to it; give options with `job`:
+    `job(train, gpus=2).submit(0.1)`.
     """
-    return Queue().submit(what, *args, **kwargs)
+    found: Job[Any] | list[Job[Any]] = Queue().submit(what, *args, **kwargs)
+    return found
 
 
 def sweep(what: str | Sequence[str] | Callable[..., Any], params: Params, **options: Any) -> Sweep:

@@ -25,6 +25,7 @@ from stoker.core.states import CANCELLED, WAITING
 from stoker.errors import UsageError
 from stoker.python.api import Queue
 from stoker.python.job import Job
+from stoker.python.wait_line import WaitLine, wait_for_futures
 from stoker.store.request_groups import limited_group
 
 if TYPE_CHECKING:
@@ -46,9 +47,10 @@ _OF_POOLS = (
 class JobFuture(concurrent.futures.Future[T], Generic[T]):
     """The Future of a job. Unlike other futures it can be cancelled while it runs."""
 
-    def __init__(self, job: Job[T]) -> None:
+    def __init__(self, job: Job[T], progress: bool | None = None) -> None:
         super().__init__()
         self.job = job
+        self._progress = progress
         self._claim = threading.Lock()  # the thread that acquires it sets the result
         _pending.add(self)
 
@@ -62,12 +64,21 @@ class JobFuture(concurrent.futures.Future[T], Generic[T]):
         return self._end_cancelled()
 
     def result(self, timeout: float | None = None) -> T:
-        self._set_outcome_on_watcher_thread(timeout)
-        return super().result(timeout)
+        return super().result(self._wait_shown(timeout))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        return super().exception(self._wait_shown(timeout))
+
+    def _wait_shown(self, timeout: float | None) -> float | None:
+        """Wait with a progress line; returns the rest of the timeout."""
         self._set_outcome_on_watcher_thread(timeout)
-        return super().exception(timeout)
+        if self.done():
+            return timeout
+        began = time.monotonic()
+        ids = self.job._together or [self.job.id]
+        with WaitLine(self.job._settings, ids, self._progress) as line:
+            wait_for_futures(line, [self], timeout)
+        return None if timeout is None else max(0.0, timeout - (time.monotonic() - began))
 
     def add_done_callback(self, fn: Callable[[concurrent.futures.Future[T]], object]) -> None:
         """Like Future.add_done_callback; exceptions on the watcher thread are logged."""
@@ -144,7 +155,8 @@ class Executor(concurrent.futures.Executor):
     """Runs calls as jobs. Its options apply to all calls; options of a job function override them.
 
     `max_workers` limits how many of its jobs run at a time; without it, the GPUs are the limit. The
-    daemon enforces the limit, also after this process has exited.
+    daemon enforces the limit, also after this process has exited. `progress`: whether results and
+    `shutdown` show progress while they wait; by default on a terminal and in a notebook.
 
     >>> with Executor(gpus=2, time_limit="2h") as executor:           # doctest: +SKIP
     ...     executor.submit(train, 0.1).result()
@@ -155,6 +167,7 @@ class Executor(concurrent.futures.Executor):
         max_workers: int | None = None,
         *,
         queue: Queue | None = None,
+        progress: bool | None = None,
         **options: Unpack[Options],
     ) -> None:
         for name in _OF_POOLS:
@@ -169,6 +182,7 @@ class Executor(concurrent.futures.Executor):
         self._share = "" if max_workers is None else _share(max_workers)
         self._queue = queue if queue is not None else Queue()
         self._options = options
+        self._progress = progress
         self._lock = threading.RLock()
         self._futures: set[JobFuture[Any]] = set()
         self._is_shut = False
@@ -211,6 +225,9 @@ class Executor(concurrent.futures.Executor):
         if wait:
             for future in pending:
                 future._set_outcome_on_watcher_thread(None)
+            ids = [future.job.id for future in pending]
+            with WaitLine(self._queue._settings, ids, self._progress) as line:
+                wait_for_futures(line, pending, None)
             concurrent.futures.wait(pending)
 
     def _start(
@@ -227,7 +244,7 @@ class Executor(concurrent.futures.Executor):
         except RuntimeError as error:
             raise RuntimeError(f"cannot schedule new futures: {error}") from None
         jobs = self._queue._call(function, calls, self._options, self._share)
-        futures: list[JobFuture[Any]] = [JobFuture(job) for job in jobs]
+        futures: list[JobFuture[Any]] = [JobFuture(job, self._progress) for job in jobs]
         with self._lock:
             self._futures.update(futures)
         for future in futures:

@@ -11,11 +11,12 @@ the same host, at any time. Nothing is cached: every property is read from the q
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from stoker.core.states import ACTIVE, CANCELLED, DONE, FINAL, LOST
 from stoker.errors import NotFound, UsageError
+from stoker.python.annotated import Annotated
 from stoker.python.job_errors import JobFailed, JobLost, RemoteTraceback
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ T_co = TypeVar("T_co", covariant=True)
 _LAST_LINES = 10
 
 
-class Job(Generic[T_co]):
+class Job(Annotated, Generic[T_co]):
     """A job. `Job[float]` is a call that returns a float; commands are `Job[int]`.
 
     >>> job = submit("python train.py", gpus=1)     # doctest: +SKIP
@@ -37,9 +38,10 @@ class Job(Generic[T_co]):
     0
     """
 
-    def __init__(self, settings: Settings, id: int) -> None:
+    def __init__(self, settings: Settings, id: int, together: Sequence[int] = ()) -> None:
         self._settings = settings
         self.id = id
+        self._together = together  # the jobs of one `map`, whose progress is shown together
 
     @property
     def state_dir(self) -> str:
@@ -102,21 +104,24 @@ class Job(Generic[T_co]):
 
     # -- wait --------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it has finished; return False after `timeout` seconds."""
+    def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> bool:
+        """Wait until it has finished; return False after `timeout` seconds.
+
+        Meanwhile a terminal and a notebook show progress; `progress=False`: never, True: always.
+        """
         try:
-            self._final_row(timeout)
+            self._final_row(timeout, progress)
         except TimeoutError:
             return False
         return True
 
-    def result(self, timeout: float | None = None) -> T_co:
-        """Wait, then return the value of a call, or 0 for a command.
+    def result(self, timeout: float | None = None, *, progress: bool | None = None) -> T_co:
+        """Wait like `wait`, then return the value of a call, or 0 for a command.
 
         Raises the exception of the function (with the traceback from the job as its cause),
         JobFailed, JobLost, concurrent.futures.CancelledError, or TimeoutError.
         """
-        return self._value(self._final_row(timeout))
+        return self._value(self._final_row(timeout, progress))
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         """Wait, then return what `result` would raise, or None. Raises for cancelled jobs."""
@@ -174,7 +179,8 @@ class Job(Generic[T_co]):
         try:
             return self.result(0), None
         except Exception as error:
-            return None, error
+            # Its traceback would keep the frames of the watcher thread as long as the exception.
+            return None, error.with_traceback(None)
         except BaseException as error:
             text = f"the result of job {self.id} cannot be unpickled: {type(error).__name__}"
             wrapped = RuntimeError(f"{text}: {error}")
@@ -245,6 +251,9 @@ class Job(Generic[T_co]):
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _target(self) -> tuple[Queue, int | str]:
+        return self._queue(), self._row().id
+
     def _queue(self) -> Queue:
         from stoker.client.queue_connections import thread_queue
 
@@ -255,12 +264,15 @@ class Job(Generic[T_co]):
 
         return job_queries.job(self._queue().db, self.id)
 
-    def _final_row(self, timeout: float | None) -> JobRow:
+    def _final_row(self, timeout: float | None, progress: bool | None = None) -> JobRow:
         from stoker.client.finish_watch import FinishWatch
+        from stoker.python.wait_line import WaitLine
 
         try:
-            for _ in FinishWatch(self._settings, [self.id]).until(deadline(timeout)):
-                pass
+            with WaitLine(self._settings, self._together or [self.id], progress) as line:
+                watch = FinishWatch(self._settings, [self.id], line.refresh)
+                for _ in watch.until(deadline(timeout)):
+                    pass
         except TimeoutError:
             raise TimeoutError(f"job {self.id} has not finished after {timeout:g} s") from None
         return self._row()

@@ -39,7 +39,7 @@ class Options(TypedDict, total=False):
     env: Mapping[str, str | int | float | os.PathLike[str]] | None
     env_file: Path | Iterable[Path] | None
     priority: int
-    after: After | Iterable[After] | None  # jobs, ids, or "7:any"
+    after: After | Iterable[After] | None  # jobs, ids, "7:any", "@", names or tags
     time_limit: str | float | timedelta | None  # seconds, "90m", "2h"
     signal: str | None  # sent before the time limit: "USR1@60"
     grace: str | float | timedelta | None
@@ -54,5 +54,15 @@ class Options(TypedDict, total=False):
     hold: bool
     keep_children: bool
     no_bind: bool
+    snapshot: bool
+    no_snapshot: bool
     warm: bool | str | Iterable[str] | None  # True, or modules to import: ["torch"]
+    notify: str | Iterable[str] | bool | None  # "failure", ["end:phone"]; False: none
+    conda: str | None  # name or path of an environment
+    venv: Path | None
+    uv: bool
+    module: str | Iterable[str] | None  # environment modules, in this order
+    container: str | None  # an image
+    mount: str | Iterable[str] | None  # SRC:DST or SRC:DST:ro, for the container
+    profile: str | Iterable[str] | None  # of the settings; the other options override it
     dedupe: str | None

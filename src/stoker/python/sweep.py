@@ -18,17 +18,18 @@ their grids. A configuration of GPU Task Scheduler (`{"test_config": [...]}`) wo
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stoker.errors import UsageError
+from stoker.python.annotated import Annotated
 from stoker.python.job import Job
 
 if TYPE_CHECKING:
     from stoker.client.queue import Queue as StoredQueue
     from stoker.client.reports import Reported
+    from stoker.python.wait_line import WaitLine
     from stoker.results.table import Row
     from stoker.settings import Settings
     from stoker.store.sweeps import SweepRow
@@ -44,7 +45,7 @@ _SWEEP_OPTIONS = (
 )  # fmt: skip
 
 
-class Sweep:
+class Sweep(Annotated):
     """A handle of a sweep. Nothing is cached: every property is read from the queue."""
 
     def __init__(self, settings: Settings, name: str) -> None:
@@ -119,6 +120,17 @@ class Sweep:
                 return curve_of(self._places(), one.source, metric) if one.source else []
         raise UsageError(f"sweep `{self.name}` has no trial {trial}")
 
+    def report(self, format: str = "md") -> str:
+        """Its report as Markdown ("md") or HTML ("html"), as `stoker report` writes it."""
+        from stoker.results.report_html import html
+        from stoker.results.report_markdown import markdown
+        from stoker.sweep_control.sweep_report import ReportRequest, sweep_report
+
+        if format not in ("md", "html"):
+            raise UsageError(f"unknown format {format!r} of a report", 'use "md" or "html"')
+        found = sweep_report(self._open(), self.name, ReportRequest())
+        return html(found) if format == "html" else markdown(found)
+
     def to_pandas(self) -> Any:
         """The results as a pandas.DataFrame."""
         from stoker.results import export
@@ -133,22 +145,37 @@ class Sweep:
 
     # -- change ------------------------------------------------------------------------------
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the sweep is complete; return False after `timeout` seconds."""
+    def wait(self, timeout: float | None = None, *, progress: bool | None = None) -> bool:
+        """Wait until the sweep is complete; return False after `timeout` seconds.
+
+        Meanwhile a terminal and a notebook show progress; `progress=False`: never, True: always.
+        """
         from stoker.client.change_feed import ChangeFeed
 
         deadline = None if timeout is None else time.monotonic() + timeout
         changes = ChangeFeed(self._settings.state_dir)
         try:
-            while self._is_open():
-                rest = None if deadline is None else deadline - time.monotonic()
-                if rest is not None and rest <= 0:
-                    return False
-                self._open().ensure_daemon()  # trials need a daemon to run
-                changes.wait(rest)
+            with self._line(progress) as line:
+                while self._is_open():
+                    rest = None if deadline is None else deadline - time.monotonic()
+                    if rest is not None and rest <= 0:
+                        return False
+                    self._open().ensure_daemon()  # trials need a daemon to run
+                    line.refresh()
+                    changes.wait(rest)
         finally:
             changes.close()
         return True
+
+    def _line(self, progress: bool | None) -> WaitLine:
+        from stoker.python.wait_line import WaitLine
+        from stoker.store import sweeps
+
+        row = self._row()
+        planned = self._spec().total_trials if row.is_driven else None
+        return WaitLine(
+            self._settings, lambda db: sweeps.newest_jobs(db, row.id), progress, planned
+        )
 
     def stop(self, kill: bool = False) -> None:
         """Start no more trials; with `kill`, cancel running trials too."""
@@ -203,6 +230,9 @@ class Sweep:
 
     # -- inside ------------------------------------------------------------------------------
 
+    def _target(self) -> tuple[StoredQueue, int | str]:
+        return self._open(), self.name
+
     def _open(self) -> StoredQueue:
         from stoker.client.queue_connections import thread_queue
 
@@ -250,6 +280,7 @@ def start(
     """Start a sweep of a command, or of a function that takes the parameters as arguments."""
     from stoker.client.job_options import NAMES, check_names, make_spec, read_options
     from stoker.client.queue_connections import thread_queue
+    from stoker.python.function_interpreter import python_for
     from stoker.sweep_control import lifecycle
 
     check_names(options, (*_SWEEP_OPTIONS, *NAMES), "a sweep")
@@ -267,7 +298,8 @@ def start(
         raise UsageError(f"`same_fails` must be an integer, 0 or more, not {same_fails!r}")
     try:
         if callable(what):
-            template = _template_of(queue.files_dir(base.request.backend), what)
+            files_dir = queue.files_dir(base.request.backend)
+            template = _template_of(files_dir, what, python_for(base))
             spec = _spec_of(template, params, {**own, "lenient": True})
         else:
             spec = _spec_of(_command(what), params, own)
@@ -354,10 +386,10 @@ def _scalar(value: object) -> object:
     return item() if callable(item) else value
 
 
-def _template_of(files_dir: str, function: Callable[..., Any]) -> Template:
+def _template_of(files_dir: str, function: Callable[..., Any], python: str) -> Template:
     """The command that calls a function with the parameters of a trial.
 
-    `files_dir`: the folder for its pickled form.
+    `files_dir`: the folder for its pickled form; `python`: the interpreter.
     """
     import hashlib
 
@@ -371,5 +403,5 @@ def _template_of(files_dir: str, function: Callable[..., Any]) -> Template:
     # The folder is named after the content, so that repeating a sweep creates no new files.
     folder = payload_files.new_folder(files_dir, digest[:32])
     payload_files.write(folder, payload_files.CALL, [body])
-    words = call.words(sys.executable, packer.identity, folder, digest, [(0, len(body))])
+    words = call.words(python, packer.identity, folder, digest, [(0, len(body))])
     return argv([word.replace("{", "{{").replace("}", "}}") for word in words])

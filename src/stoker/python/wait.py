@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from stoker.core.states import DONE
 from stoker.errors import UsageError
 from stoker.python.job import Job, deadline
+from stoker.python.wait_line import WaitLine
 
 if TYPE_CHECKING:
     from stoker.python.executor import JobFuture
@@ -25,34 +26,46 @@ class DoneAndNotDone(NamedTuple, Generic[Handle]):
     not_done: set[Handle]
 
 
-def as_completed(jobs: Iterable[Handle], timeout: float | None = None) -> Iterator[Handle]:
+def as_completed(
+    jobs: Iterable[Handle], timeout: float | None = None, *, progress: bool | None = None
+) -> Iterator[Handle]:
     """Yield jobs (or futures of an Executor) as they finish, each once.
 
     >>> for job in as_completed(jobs):                    # doctest: +SKIP
     ...     print(job.id, job.result())
 
-    Raises TimeoutError if that takes longer than `timeout` seconds in total.
+    Raises TimeoutError if that takes longer than `timeout` seconds in total. While it waits, a
+    terminal and a notebook show progress; `progress=False`: never, True: always.
     """
     from stoker.client.finish_watch import FinishWatch
 
     handles = _Handles(jobs)
+    ids = list(handles.left)
     yield from handles.take_done()
     if not handles.left:
         return
-    try:
-        for id, state in FinishWatch(handles.settings, handles.left).until(deadline(timeout)):
-            yield from handles.take(id, state)
-    except TimeoutError:
-        unfinished = sum(map(len, handles.left.values()))
-        raise TimeoutError(f"{unfinished} of {handles.count} jobs have not finished") from None
+    with WaitLine(handles.settings, ids, progress) as line:
+        watch = FinishWatch(handles.settings, handles.left, line.refresh)
+        try:
+            for id, state in watch.until(deadline(timeout)):
+                line.clear()
+                yield from handles.take(id, state)
+        except TimeoutError:
+            unfinished = sum(map(len, handles.left.values()))
+            raise TimeoutError(f"{unfinished} of {handles.count} jobs have not finished") from None
 
 
 def wait(
-    jobs: Iterable[Handle], timeout: float | None = None, return_when: str = ALL_COMPLETED
+    jobs: Iterable[Handle],
+    timeout: float | None = None,
+    return_when: str = ALL_COMPLETED,
+    *,
+    progress: bool | None = None,
 ) -> DoneAndNotDone[Handle]:
     """Wait for jobs (or futures of an Executor) like concurrent.futures.wait: (done, not_done).
 
     FIRST_COMPLETED returns when the first job finishes, FIRST_EXCEPTION when the first one fails.
+    Meanwhile a terminal and a notebook show progress; `progress=False`: never, True: always.
     """
     from stoker.client.finish_watch import FinishWatch
 
@@ -62,19 +75,22 @@ def wait(
             f"use {FIRST_COMPLETED}, {FIRST_EXCEPTION} or {ALL_COMPLETED}",
         )
     handles = _Handles(jobs)
+    ids = list(handles.left)
     done = set(handles.take_done())
     if handles.left and not (done and return_when == FIRST_COMPLETED):
-        try:
-            for group in FinishWatch(handles.settings, handles.left).groups(deadline(timeout)):
-                for id, state in group:
-                    done.update(handles.take(id, state))
-                has_failure = any(state != DONE for _, state in group)
-                if return_when == FIRST_COMPLETED or (
-                    return_when == FIRST_EXCEPTION and has_failure
-                ):
-                    break
-        except TimeoutError:
-            pass
+        with WaitLine(handles.settings, ids, progress) as line:
+            watch = FinishWatch(handles.settings, handles.left, line.refresh)
+            try:
+                for group in watch.groups(deadline(timeout)):
+                    for id, state in group:
+                        done.update(handles.take(id, state))
+                    has_failure = any(state != DONE for _, state in group)
+                    if return_when == FIRST_COMPLETED or (
+                        return_when == FIRST_EXCEPTION and has_failure
+                    ):
+                        break
+            except TimeoutError:
+                pass
     return DoneAndNotDone(done, {handle for left in handles.left.values() for handle in left})
 
 

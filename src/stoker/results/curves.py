@@ -5,64 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.core.metrics.report_files import LogReader, MetricsReader
-from stoker.core.metrics.report_line import Report, is_number
-from stoker.core.metrics.summary import Timeline
-
-Point = tuple[float, float]
+from stoker.core.metrics.report_line import Report
+from stoker.results.curve_line import CurveLine, Point, add_piece
 
 
 def curve(
     name: str,
     metrics: Iterable[bytes] = (),
     logs: Iterable[tuple[int, Iterable[bytes]]] = (),
+    events: Iterable[list[Report]] = (),
 ) -> list[Point]:
     """Return (step, value) pairs sorted by step. `logs` holds (attempt, chunks of its log); chunks
-    may be cut anywhere.
+    may be cut anywhere. `events` holds the reports of event files, read only if no other file has
+    the name.
 
-    The rules are those of core.metrics: a later attempt replaces values from its first step on, and
-    the log is used only for names that never occur in $STOKER_METRICS. If an attempt reports a step
-    twice, the later value counts. NaN is kept, so that a plot shows a gap.
+    The rules are those of `CurveLine`; the log is used only for names that never occur in
+    $STOKER_METRICS.
     """
-    line = _Line(name)
+    line = CurveLine()
     reader = MetricsReader()
     for piece in metrics:
-        line.add(reader.feed(piece), None)
-    line.add(reader.finish(), None)
+        add_piece({name: line}, reader, piece)
+    line.add(name, reader.finish(), None)
     if not line.was_reported:
         for attempt, pieces in logs:
             log = LogReader()
             for piece in pieces:
-                line.add(log.feed(piece), attempt)
-            line.add(log.finish(), attempt)
+                line.add(name, log.feed(piece), attempt)
+            line.add(name, log.finish(), attempt)
+    if not line.was_reported:
+        for reports in events:
+            line.add(name, reports, None)
     return line.points()
-
-
-class _Line:
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._timeline = Timeline()
-        self._values: dict[float, float] = {}
-        self.was_reported = False
-
-    def add(self, reports: list[Report], attempt: int | None) -> None:
-        for report in reports:
-            value = report.values.get(self._name)
-            if value is None:
-                continue
-            self.was_reported = True
-            placed = self._timeline.place(
-                report.step, attempt if report.attempt is None else report.attempt
-            )
-            if placed is None:
-                continue
-            step, replaces = placed
-            if replaces:
-                self._values = {s: v for s, v in self._values.items() if s < step}
-            if is_number(value):
-                self._values[step] = value
-
-    def points(self) -> list[Point]:
-        return sorted(self._values.items(), key=lambda point: point[0])
 
 
 def downsample(points: list[Point], count: int) -> list[Point]:

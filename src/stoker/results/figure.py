@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 from stoker.core.record import Record
 from stoker.results import table
+from stoker.results.chart import BAND, Band
 from stoker.results.export import short
-from stoker.results.importance import importance
+from stoker.results.importance import explain, importance
 from stoker.results.table import Row
 
 Point = tuple[float, float]
@@ -48,12 +49,21 @@ class Box(Record):
     high: float
 
 
+class Fill(Record):
+    """The area between two lines around a series."""
+
+    series: int  # its number in the panel
+    low: tuple[Point, ...]
+    high: tuple[Point, ...]
+
+
 class Panel(Record):
     x: Axis
     y: Axis
     series: tuple[Series, ...]
     boxes: tuple[Box, ...] = ()
     title: str = ""
+    fills: tuple[Fill, ...] = ()
 
 
 class Figure(Record):
@@ -66,6 +76,13 @@ class TrialCurve(Record):
     trial: int | None
     points: Sequence[Point]
     label: str = ""  # if empty, `trial 3`
+    raw: Sequence[Point] | None = None  # before smoothing, for the best value
+
+
+class CurveAxes(Record):
+    x: str = "step"
+    log_x: bool = False
+    log_y: bool | None = None  # None: the range of the values decides
 
 
 # -- curves ---------------------------------------------------------------------------------------
@@ -78,38 +95,74 @@ def learning_curves(
     *,
     log_x: bool = False,
     log_y: bool | None = None,
+    axes: CurveAxes | None = None,
+    notes: Sequence[str] = (),
 ) -> Figure:
     """Return a figure with one line per trial; the best trial is drawn last, on top.
 
     If `log_y` is None, the range of the values decides. Only the best MAX_NAMED have labels.
     """
+    axes = axes or CurveAxes(log_x=log_x, log_y=log_y)
     sign = table.direction(goal)
     scored = []
     for trial in trials:
-        values = [sign * value for _, value in trial.points if math.isfinite(value)]
+        points = trial.points if trial.raw is None else trial.raw
+        values = [sign * value for _, value in points if math.isfinite(value)]
         if values:
             scored.append((min(values), trial))
     scored.sort(key=lambda pair: pair[0])
-    if log_y is None:
-        log_y = _is_wide([y for _, trial in scored for _, y in trial.points])
     named = [
         Series(_name(trial) + (" (best)" if place == 0 else ""), tuple(trial.points), "line",
                "best" if place == 0 else "plain")
         for place, (_, trial) in enumerate(scored[:MAX_NAMED])
     ]  # fmt: skip
     faint = [Series("", tuple(trial.points), "line", "faint") for _, trial in scored[MAX_NAMED:]]
-    notes = []
+    said = []
     if scored:
         score, trial = scored[0]
-        step = next(x for x, y in trial.points if sign * y == score)
-        notes.append(f"best: {_name(trial)} with {short(float(sign * score))} at {short(step)}")
+        points = trial.points if trial.raw is None else trial.raw
+        step = next(x for x, y in points if sign * y == score)
+        said.append(f"best: {_name(trial)} with {short(float(sign * score))} at {short(step)}")
     if faint:
-        notes.append(f"{len(faint)} more without a label")
+        said.append(f"{len(faint)} more without a label")
     if len(scored) < len(trials):
-        notes.append(f"{len(trials) - len(scored)} without a finite value")
-    x = Axis("step", "log" if log_x else "linear")
+        said.append(f"{len(trials) - len(scored)} without a finite value")
+    return _curve_figure(metric, axes, (*faint, *named), (), (*said, *notes))
+
+
+def band_plot(
+    bands: Sequence[Band], metric: str, axes: CurveAxes, notes: Sequence[str] = ()
+) -> Figure:
+    """Return a figure with the mean of each group, the best last and on top, and its band."""
+    series, fills = [], []
+    for place, band in enumerate(bands):
+        label = f"{band.label} ({band.runs})" if place < MAX_NAMED else ""
+        role = "best" if place == 0 else "plain" if label else "faint"
+        series.append(Series(label, tuple(band.mean.points()), "line", role))
+        if label:
+            low, high = tuple(band.low.points()), tuple(band.high.points())
+            fills.append(Fill(place, low, high))
+    said = ["mean (number of runs); the band is " + BAND] if bands else []
+    if bands:
+        mean = bands[0].final.mean
+        said.insert(0, f"best: {bands[0].label} with {short(mean)} at the end")
+    if len(bands) > MAX_NAMED:
+        said.append(f"{len(bands) - MAX_NAMED} more without a label")
+    return _curve_figure(metric, axes, tuple(series), tuple(fills), (*said, *notes))
+
+
+def _curve_figure(
+    metric: str, axes: CurveAxes, series: tuple[Series, ...], fills: tuple[Fill, ...],
+    notes: Sequence[str],
+) -> Figure:  # fmt: skip
+    log_y = axes.log_y
+    if log_y is None:
+        log_y = _is_wide([y for one in series for _, y in one.points])
+    x = Axis(axes.x, "log" if axes.log_x else "linear")
     y = Axis(metric, "log" if log_y else "linear")
-    return Figure(f"{metric} over steps", (Panel(x, y, (*faint, *named)),), "; ".join(notes))
+    over = "steps" if axes.x == "step" else "time"
+    panel = Panel(x, y, series, fills=fills)
+    return Figure(f"{metric} over {over}", (panel,), "; ".join(notes))
 
 
 def _name(trial: TrialCurve) -> str:
@@ -131,7 +184,8 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
     """Return a figure with a panel for each parameter that varies, the most important first."""
     known = table.Columns(rows)
     metric = known.find(metric)
-    scores = {one.name: one.score for one in importance(rows, metric)}
+    influences = importance(rows, metric)
+    scores = {one.name: one.score for one in influences}
     names = sorted(table.varying(rows), key=lambda name: -scores.get(name, -1))
     panels = []
     for name in names[:MAX_PANELS]:
@@ -144,7 +198,7 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
         value = known.reader(metric)(best)
         notes.append(f"best: trial {short(best.trial)} with {short(value)}")
     if scores:
-        notes.append("%: share of the ranking explained by the parameter")
+        notes.append(explain(influences, metric.removeprefix("metric.")))
     if len(names) > MAX_PANELS:
         notes.append(f"{len(names) - MAX_PANELS} more parameters")
     return Figure(f"{metric} by parameter", tuple(panels), "; ".join(notes))

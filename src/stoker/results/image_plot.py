@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import math
+import textwrap
 import warnings
 from typing import Any
 
 from stoker.core.formats.terminal import printable
 from stoker.errors import UsageError
-from stoker.results.figure import Axis, Figure, Panel, Series
+from stoker.results.figure import Axis, Figure, Fill, Panel, Series
 from stoker.results.optional_imports import load
 
 # The Okabe-Ito palette, safe for color-blind readers; vermilion is reserved for the best trial.
@@ -18,6 +19,7 @@ _BEST = "#d55e00"
 _FAINT = "#b8b8b8"
 _INK = "#333333"
 _GRID = "#e6e6e6"
+_NOTE_CHARS = 16  # of the note in an inch
 FORMATS = ("png", "svg")
 
 
@@ -60,7 +62,8 @@ def _drawn(
     if len(figure.panels) == 1:
         _legend(canvas)
     if figure.note:
-        canvas.supxlabel(_text(figure.note), x=0.01, ha="left", fontsize=8, color="#777777")
+        lines = map(_text, textwrap.wrap(figure.note, int(size[0] * _NOTE_CHARS)))
+        canvas.supxlabel("\n".join(lines), x=0.01, ha="left", fontsize=8, color="#777777")
     file = io.BytesIO()
     canvas.savefig(file, format=form, metadata={"Date": None} if form == "svg" else None)
     return file.getvalue()
@@ -87,6 +90,9 @@ def _panel(axes: Any, panel: Panel, *, shows_y: bool) -> None:
         color = _COLORS[named % len(_COLORS)]
         named += bool(series.label) and series.role == "plain"
         _series(axes, series, color, panel)
+        for fill in panel.fills:
+            if panel.series[fill.series] is series:
+                _fill(axes, fill, _BEST if series.role == "best" else color, panel)
     points = [
         point for series in panel.series for point in series.points if _is_shown(point, panel)
     ]
@@ -136,6 +142,14 @@ def _series(axes: Any, series: Series, color: str, panel: Panel) -> None:
     marker = "o" if sum(map(math.isfinite, ys)) < 3 else None
     axes.plot(xs, ys, color=ink, linewidth=width, zorder=above, label=label, marker=marker,
               markersize=3)  # fmt: skip
+
+
+def _fill(axes: Any, fill: Fill, color: str, panel: Panel) -> None:
+    xs = [float(x) for x, _ in fill.low]
+    ends = []
+    for points in (fill.low, fill.high):
+        ends.append([float(y) if _is_shown((x, y), panel) else math.nan for x, y in points])
+    axes.fill_between(xs, *ends, color=color, alpha=0.15, linewidth=0, zorder=1)
 
 
 def _is_shown(point: tuple[float, float], panel: Panel) -> bool:

@@ -20,6 +20,12 @@ from stoker.results.table import Row
 _FEWEST = 3
 _PARTS = 4
 _FEWEST_FOR_PARTS = 12
+_STRONG, _WEAK = 0.5, 0.1  # scores from which a sentence says "most", and "a part"
+_FEW = 20  # with fewer trials, a sentence about the score says so
+# How a score was computed, in the words of a sentence.
+TREND = "squared rank correlation"
+QUARTERS = "ranks compared between quarters of its values"
+GROUPS = "ranks compared between its values"
 
 
 class Influence(Record):
@@ -27,6 +33,7 @@ class Influence(Record):
     score: float
     direction: int  # 1: the metric rises with the parameter, -1: it falls, 0: no trend
     n: int  # number of trials used
+    method: str  # TREND, QUARTERS or GROUPS
 
 
 def importance(rows: Sequence[Row], metric: str) -> list[Influence]:
@@ -57,12 +64,36 @@ def _influence(name: str, values: list[object], results: list[float]) -> Influen
         return None
     if len(numbers) == n:
         rho = spearman(numbers, results)
-        score = max(rho * rho, _sweet_spot(numbers, results))
+        spot = _sweet_spot(numbers, results)
+        score = max(rho * rho, spot)
         is_trend = rho * rho >= score / 2
-        return Influence(name, score, ((rho > 0) - (rho < 0)) if is_trend else 0, n)
+        direction = ((rho > 0) - (rho < 0)) if is_trend else 0
+        return Influence(name, score, direction, n, QUARTERS if spot > rho * rho else TREND)
     if kinds == n:  # every trial is its own group, so the score would always be 1
         return None
-    return Influence(name, eta_squared(values, ranks(results)), 0, n)
+    return Influence(name, eta_squared(values, ranks(results)), 0, n, GROUPS)
+
+
+def explain(found: Sequence[Influence], metric: str) -> str:
+    """One sentence about the most important parameter, with the method and its limits; "" for none.
+
+    >>> explain([Influence("lr", 0.71, -1, 40, TREND)], "loss")
+    'lr explains most of the ranking by loss (0.71 of 1), from 40 trials; method: squared rank \
+correlation, each parameter alone, so combined effects do not count'
+    """
+    if not found:
+        return ""
+    top = max(found, key=lambda one: one.score)
+    if top.score < _WEAK:
+        text = f"no parameter explains much of the ranking by {metric}; the most is {top.name}"
+    else:
+        share = "most" if top.score >= _STRONG else "a part"
+        text = f"{top.name} explains {share} of the ranking by {metric}"
+    few = ", which are few" if top.n < _FEW else ""
+    return (
+        f"{text} ({top.score:.2f} of 1), from {top.n} trials{few}; method: {top.method}, each"
+        " parameter alone, so combined effects do not count"
+    )
 
 
 def _sweet_spot(numbers: list[float], results: list[float]) -> float:

@@ -17,3 +17,12 @@ def load(module: str, extra: str) -> Any:
         missing = getattr(error, "name", None)
         why = "is not installed" if missing == package else f"cannot be loaded ({error})"
         raise Unavailable(f"{package} {why}", f"pip install 'stoker[{extra}]'") from None
+
+
+def missing_parquet() -> str | None:
+    """Why Parquet files cannot be written, with what to install; None if they can be."""
+    from importlib.util import find_spec
+
+    if find_spec("pyarrow") is not None or find_spec("polars") is not None:
+        return None
+    return "Parquet files need the package pyarrow, which is not installed: pip install pyarrow"

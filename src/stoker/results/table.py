@@ -3,28 +3,26 @@
 Column names are unique. If names clash, the first of `trial job state seconds`, parameters, metrics
 and extras keeps the name, and the other gets the prefix `param.`, `metric.` or `extra.`: a
 parameter and a metric `lr` are the columns `lr` and `metric.lr`. The prefixed names always work.
+`result`, `cause` and `exit` say how a job ended (`job.cause` if a parameter has that name).
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from stoker.core.formats.expressions import HINT as EXPRESSION_HINT
-from stoker.core.formats.expressions import Expression
+from stoker.core.formats.filter_text import FilterText
 from stoker.core.formats.suggestions import nearest
 from stoker.core.metrics.report_line import is_number
 from stoker.core.record import Record
 from stoker.errors import UsageError
 
 T = TypeVar("T")
-_QUOTED = re.compile(
-    r"""`(?P<name>[^`]*)` | "(?:\\.|[^"\\])*" | '(?:\\.|[^'\\])*' | `""", re.VERBOSE | re.DOTALL
-)
 FIXED = ("trial", "job", "state", "seconds")
+ENDS = ("result", "cause", "exit")  # shown only where they are chosen
 # Other names for these columns, for hints. `stoker results` shows `seconds` as TIME.
 _OTHER_NAMES = {
     "time": "seconds", "duration": "seconds", "runtime": "seconds", "elapsed": "seconds",
@@ -40,6 +38,7 @@ class Row(Record):
     state: str = ""
     seconds: float | None = None
     extra: dict[str, object] = {}  # noqa: RUF012  (records are never modified)
+    end: dict[str, object] = {}  # noqa: RUF012  (result, cause and exit of a finished job)
 
 
 class Group(Record):
@@ -78,6 +77,8 @@ class Columns:
         ):
             for name in names:
                 self._add(kind, name)
+        for name in ENDS:
+            self._add("job", name)
 
     def _add(self, kind: str, name: str) -> None:
         column = name
@@ -91,7 +92,7 @@ class Columns:
         return list(self._places)
 
     def of(self, kind: str) -> list[str]:
-        """Column names of a kind: fixed, param, metric, extra."""
+        """Column names of a kind: fixed, param, metric, extra, job (how it ended)."""
         return [column for column, (other, _) in self._places.items() if other == kind]
 
     def find(self, name: str) -> str:
@@ -111,6 +112,8 @@ class Columns:
             return lambda row: row.params.get(key)
         if kind == "metric":
             return lambda row: row.metrics.get(key)
+        if kind == "job":
+            return lambda row: row.end.get(key)
         return lambda row: row.extra.get(key)
 
 
@@ -184,7 +187,7 @@ def sort(
             return []
         known = Columns(rows)
     result = list(rows)
-    for name, reverse in reversed(_directions(key, known)):
+    for name, reverse in reversed(directions(key, known)):
         read = known.reader(name)
         result = _ordered(result, [read(row) for row in result], reverse != descending)
     return result
@@ -194,7 +197,7 @@ def sort_lines(table: Table, key: str) -> Table:
     """Like `sort`, for the lines of a table such as groups."""
     known = _Names(table.names)
     lines = list(table.lines)
-    for name, reverse in reversed(_directions(key, known)):
+    for name, reverse in reversed(directions(key, known)):
         place = table.names.index(name)
         lines = _ordered(lines, [line[place] for line in lines], reverse)
     return table._replace(lines=lines)
@@ -225,12 +228,20 @@ def _no_column(name: str, known: Iterable[str]) -> NoReturn:
     raise UsageError(f"unknown column `{name}`", hint)
 
 
-def _directions(key: str, known: Columns | _Names) -> list[tuple[str, bool]]:
+class KnownColumns(Protocol):
+    @property
+    def names(self) -> list[str]: ...
+
+    def find(self, name: str) -> str: ...
+
+
+def directions(key: str, known: KnownColumns) -> list[tuple[str, bool]]:
+    """The columns of a sort key, each with whether it is descending. Raises UsageError."""
     parts = [key] if key in known.names else key.split(",")
     return [_direction(part.strip(), known) for part in parts]
 
 
-def _direction(part: str, known: Columns | _Names) -> tuple[str, bool]:
+def _direction(part: str, known: KnownColumns) -> tuple[str, bool]:
     if part in known.names:
         return part, False
     name, colon, way = part.rpartition(":")
@@ -247,17 +258,15 @@ def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[
     Comparisons with missing values are false. Raises UsageError if the types of a comparison fit
     no row, for example because a number is compared with text.
     """
-    plain, quoted = _without_backticks(text)
-    try:
-        expression = Expression(plain)
-    except UsageError as error:
-        hint = f"{error.hint}; write names with other characters in `backticks`"
-        raise UsageError(error.message.replace(plain, text), hint) from None
+    typed = FilterText(text)
     if known is None:
         if not rows:
             return []
         known = Columns(rows)
-    readers = {name: known.reader(quoted.get(name, name)) for name in sorted(expression.names)}
+    expression = typed.expression
+    readers = {
+        name: known.reader(column) for name, column in typed.find_columns(known.find).items()
+    }
     found, is_applicable, problem = [], False, None
     for row in rows:
         values = {name: read(row) for name, read in readers.items()}
@@ -266,29 +275,11 @@ def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[
             problem = problem or type_error
             continue
         is_applicable = is_applicable or None not in values.values()
-        if expression.holds(values):
+        if expression.matches(values):
             found.append(row)
     if problem is not None and not is_applicable:
         raise UsageError(f"`{text}` cannot be applied to any row: {problem}", EXPRESSION_HINT)
     return found
-
-
-def _without_backticks(text: str) -> tuple[str, dict[str, str]]:
-    """Replace names in backticks by valid identifiers; quoted strings are not changed."""
-    names: dict[str, str] = {}
-
-    def replaced(found: re.Match[str]) -> str:
-        if found[0] == "`":
-            raise UsageError(f"`{text}` has a backtick that is not closed")
-        if found["name"] is None:
-            return found[0]
-        stand_in = f"quoted_{len(names)}_"
-        while stand_in in text:
-            stand_in += "_"
-        names[stand_in] = found["name"]
-        return f" {stand_in} "
-
-    return _QUOTED.sub(replaced, text), names
 
 
 def best(

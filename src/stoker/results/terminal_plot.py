@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from stoker.results.axis import Scale
 from stoker.results.braille_grid import Dots, Grid
 from stoker.results.figure import Figure, Panel, Series
@@ -11,6 +13,8 @@ _BEST = "1;32"
 _FAINT = "2"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SMALLEST = (24, 6)
+_TALL = 18  # lines from which a long note may have several of them
+_MOST_FILLS = 3  # bands whose edges are drawn, those of the best groups
 _LEAST_ROWS = 5  # per panel: two of dots, three for title, axis and labels
 
 
@@ -41,9 +45,11 @@ def draw(
     spare = height - 1 - max(1, rows) * _LEAST_ROWS
     legend = _Legend(grid, figure, color, min(2, spare))
     bottom = height - len(legend.lines)
-    if note and spare > len(legend.lines):
-        bottom -= 1
-        grid.put(0, height - 1, grid.fit(note, width), _FAINT)
+    most_notes = spare - len(legend.lines)
+    notes = _wrapped(note, width, min(most_notes, 1 if height < _TALL else 4))
+    bottom -= len(notes)
+    for number, line in enumerate(notes, height - len(notes)):
+        grid.put(0, number, grid.fit(line, width), _FAINT)
     legend.put(bottom)
     if not panels:
         grid.put(2, 2, "no data yet")
@@ -56,6 +62,14 @@ def draw(
     while lines and not lines[-1]:
         lines.pop()
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(note: str, width: int, most: int) -> list[str]:
+    """The note in at most `most` lines; the last one has the rest, which may be too long."""
+    lines = textwrap.wrap(note, width)
+    if most < 1 or len(lines) <= most:
+        return lines if most > 0 else []
+    return [*lines[: most - 1], " ".join(lines[most - 1 :])]
 
 
 class _Legend:
@@ -139,6 +153,8 @@ class _Frame:
         self._panel = panel
         points = [point for series in panel.series for point in series.points]
         ends = [end for box in panel.boxes for end in (box.low, box.high)]
+        fills = panel.fills[:_MOST_FILLS]
+        ends += [y for fill in fills for _, y in (*fill.low, *fill.high)]
         self._x = Scale(panel.x, (x for x, _ in points))
         self._y = Scale(panel.y, [*(y for _, y in points), *ends])
         self._left, self._top, self._width = left, top, width
@@ -160,6 +176,7 @@ class _Frame:
         dots = Dots(grid, left, top, width, self._rows)
         self._axes(dots, left, top, width)
         self._boxes(dots)
+        self._fills(dots)
         order = ("faint", "plain", "best")
         for series in sorted(panel.series, key=lambda one: order.index(one.role)):
             self._series(dots, series, legend)
@@ -215,6 +232,20 @@ class _Frame:
                 for level in (low, high):
                     dots.line((wide[0], level), (wide[1], level), "-", _FAINT)
                 dots.line((wide[0], middle), (wide[1], middle), "=", _FAINT)
+
+    def _fills(self, dots: Dots) -> None:
+        """Draw the edges of the bands; of more than a few, they would hide the lines."""
+        for fill in self._panel.fills[:_MOST_FILLS]:
+            for points in (fill.low, fill.high):
+                before: tuple[float, float] | None = None
+                for point in points:
+                    if not self._is_visible(point):
+                        before = None
+                        continue
+                    spot = self._x.place(point[0]), self._y.place(point[1])
+                    if before is not None:
+                        dots.line(before, spot, ".", _FAINT)
+                    before = spot
 
     def _axes(self, dots: Dots, left: int, top: int, width: int) -> None:
         grid = self._grid

@@ -21,7 +21,7 @@ _CLAIMED_JOB = (
 )
 _CLAIMED_ATTEMPT = (
     f"INSERT INTO attempts ({CLAIM_COLUMNS}, pid, started_at,"
-    " started_mono) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " started_mono) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _DONE_JOB = (
     "UPDATE jobs SET state = 'done', ready = 0, eligible_at = NULL, attempt = ?, attempts = ?,"
@@ -30,7 +30,7 @@ _DONE_JOB = (
 _DONE_ATTEMPT = (
     f"INSERT INTO attempts ({CLAIM_COLUMNS}, pid, started_at,"
     " started_mono, ended_at, status, cause, detail, user_seconds, system_seconds, max_rss_bytes)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _NOT_STARTED = (None, None, None)
 
@@ -115,8 +115,10 @@ class BufferedAttemptStore(AttemptStore):
             stderr=job.stderr,
             requeues=job.requeues,
             sweep=job.sweep,
-            # Jobs of a foreground run are not preemptible.
+            preemptions=0,  # jobs of a foreground run are not preemptible
+            asked_for=None,
             share=claim.share,
+            activation=job.activation,
         )
 
     def finish(

@@ -5,7 +5,8 @@ Every function is idempotent: after a crash or a full disk, the loop records the
 
 from __future__ import annotations
 
-from stoker.core.formats.byte_text import maybe_text
+from stoker.boot import boot_id
+from stoker.core.formats.byte_text import unpack_words
 from stoker.core.model import Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
@@ -15,9 +16,11 @@ from stoker.store.database import Database
 from stoker.store.dependencies import cancel_waiting, release_dependents, stop_sweep
 from stoker.store.device_column import parse_device_numbers
 from stoker.store.events import record_event
-from stoker.store.output_columns import STDERR, STDOUT
+from stoker.store.output_columns import expand_output, own_node
 
-CLAIM_COLUMNS = "id, job, number, devices, claim, claimed_at, boot, cpus, host_claim, share"
+CLAIM_COLUMNS = (
+    "id, job, number, devices, claim, claimed_at, boot, cpus, host_claim, share, machine"
+)
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
@@ -34,6 +37,7 @@ class Claim(Record):
     cpus: float | None = None  # cores
     host_memory: int | None = None  # bytes
     share: str = ""  # mps: it runs under MPS
+    machine: int | None = None  # host and versions (store/machines.py)
 
 
 class OpenAttempt(Record):
@@ -60,6 +64,8 @@ class OpenAttempt(Record):
     asked_at: float | None  # when it was asked to give way
     warn: str | None
     share: str
+    activation: tuple[str, ...] = ()
+    is_warm: bool = False  # it was to be forked from a process that has imported its modules
 
 
 class JobToJudge(Record):
@@ -84,6 +90,7 @@ class JobToJudge(Record):
     preemptions: int = 0
     asked_for: str | None = None  # what it was asked to give way to
     share: str = ""  # mps: it ran under MPS
+    activation: tuple[str, ...] = ()
 
 
 def next_attempt(db: Database) -> int:
@@ -109,7 +116,7 @@ def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
         return False
     db.execute(
         f"INSERT INTO attempts ({CLAIM_COLUMNS}, allocation) VALUES"
-        " (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (*claim_columns(claim), allocation),
     )
     return True
@@ -120,7 +127,7 @@ def claim_columns(claim: Claim) -> tuple[object, ...]:
     devices = ",".join(map(str, claim.devices))
     return (
         claim.attempt, claim.job, claim.number, devices, claim.memory, claim.at, claim.boot,
-        claim.cpus, claim.host_memory, claim.share,
+        claim.cpus, claim.host_memory, claim.share, claim.machine,
     )  # fmt: skip
 
 
@@ -155,7 +162,8 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0),"
         " j.request_group, a.claim, j.profile, j.on_oom, a.devices, a.started_at,"
-        f" {STDOUT}, {STDERR}, j.requeues, j.sweep, j.preemptions, a.asked_for, a.share"
+        " j.stdout, j.stderr, j.requeues, j.sweep, j.preemptions, a.asked_for, a.share, j.name,"
+        " j.batch, coalesce(j.array_index, j.batch_index), a.allocation, a.node, j.activation"
         " FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
@@ -165,7 +173,11 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         return None
     (job, attempts, retries, restartable, stop, dependents, request_group, claim, profile, on_oom,
      devices, started, out, err, requeues, sweep, preemptions, asked_for,
-     share) = row  # fmt: skip
+     share, name, batch, index, allocation, node, activation) = row  # fmt: skip
+    if out is not None or err is not None:
+        node = own_node() if allocation is None else node
+        out = expand_output(out, job=job, name=name, array=(batch, index), node=node)
+        err = expand_output(err, job=job, name=name, array=(batch, index), node=node)
     return JobToJudge(
         job=job,
         attempts=attempts,
@@ -179,13 +191,14 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         on_oom=on_oom,
         devices=parse_device_numbers(devices),
         started_at=started,
-        stdout=maybe_text(out),
-        stderr=maybe_text(err),
+        stdout=out,
+        stderr=err,
         requeues=requeues,
         sweep=sweep,
         preemptions=preemptions,
         asked_for=asked_for,
         share=share,
+        activation=unpack_words(activation) if activation else (),
     )
 
 
@@ -285,12 +298,16 @@ def unclaim(db: Database, attempt: int, now: float, why: str | None, delay: floa
         cancel_waiting(db, row[0], "user", now)
 
 
-def open_attempts(db: Database) -> list[OpenAttempt]:
-    """Return all attempts on this host that the database shows as active."""
+def open_attempts(db: Database, *, of_this_boot: bool = False) -> list[OpenAttempt]:
+    """Return all attempts on this host that the database shows as active.
+
+    `of_this_boot`: without those that a restart of the host has ended.
+    """
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
         " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
-        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, j.warn, a.share"
+        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, j.warn, a.share,"
+        " j.activation, j.warm IS NOT NULL"
         " FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
@@ -298,7 +315,9 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
     found = []
     for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
          pid_started, mono, claimed, limit, grace, stop, cpus, host_claim, preemptions, asked_at,
-         warn, share) in rows:  # fmt: skip
+         warn, share, activation, is_warm) in rows:  # fmt: skip
+        if of_this_boot and boot != boot_id():
+            continue
         request, fair_share_group = request_groups.load(db, request_group)
         found.append(
             OpenAttempt(
@@ -327,6 +346,8 @@ def open_attempts(db: Database) -> list[OpenAttempt]:
                 asked_at=asked_at,
                 warn=warn,
                 share=share,
+                activation=unpack_words(activation) if activation else (),
+                is_warm=bool(is_warm),
             )
         )
     return found

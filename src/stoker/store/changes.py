@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.formats.byte_text import to_bytes
-from stoker.core.formats.terminal import printable
 from stoker.core.states import ACTIVE, FINAL
-from stoker.store import dependencies, events, meta, reruns, sweeps
+from stoker.store import arrays, dependencies, events, meta, reruns, sweeps
 from stoker.store.database import Database, id_list
+from stoker.store.reruns import NewPlace
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 _CHUNK = 2000
 _TABLES = (
     ("jobs", "id"), ("attempts", "job"), ("tags", "job"), ("events", "job"),
-    ("dependencies", "job"),
+    ("dependencies", "job"), ("job_metrics", "job"),
+    ("job_annotations", "job"),
 )  # fmt: skip
 
 
@@ -81,13 +81,21 @@ def release(db: Database, ids: list[int], now: float) -> int:
     return changed
 
 
-def rerun(db: Database, ids: list[int], now: float, held: bool = False) -> list[int]:
+def rerun(
+    db: Database,
+    ids: list[int],
+    now: float,
+    held: bool = False,
+    places: dict[int, NewPlace] | None = None,
+) -> list[int]:
+    """Submit finished jobs again, in `places` or with the same code; returns the new ids."""
+    places = places or {}
     reruns.check_dependencies(db, ids)
     new_ids: dict[int, int] = {}
     for chunk in _chunks(sorted(ids)):  # dependencies have lower ids
         with db.transaction():
             for job in chunk:
-                new_ids[job] = reruns.copy(db, job, now, held, new_ids)
+                new_ids[job] = reruns.copy(db, job, now, held, new_ids, places.get(job))
     return [new_ids[job] for job in ids]
 
 
@@ -106,23 +114,6 @@ def set_priority(db: Database, ids: list[int], priority: int, now: float) -> int
     return changed
 
 
-def tag(db: Database, ids: list[int], add: list[str], remove: list[str], now: float) -> None:
-    for chunk in _chunks(ids):
-        with db.transaction():
-            for job in chunk:
-                changed = []
-                for word in add:
-                    query = "INSERT OR IGNORE INTO tags VALUES (?, ?)"
-                    if db.execute(query, (to_bytes(word), job)).rowcount:
-                        changed.append(f"+{word}")
-                for word in remove:
-                    query = "DELETE FROM tags WHERE tag = ? AND job = ?"
-                    if db.execute(query, (to_bytes(word), job)).rowcount:
-                        changed.append(f"-{word}")
-                if changed:
-                    events.record_event(db, job, now, "tagged", printable(" ".join(changed)))
-
-
 def remove(db: Database, ids: list[int]) -> dict[int, int]:
     """Remove final jobs; returns their ids with the number of attempts of each.
 
@@ -138,11 +129,13 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
             ).fetchall()
             removed = (id_list([job for job, _ in final]),)
             sweeps.keep_ends(db, [job for job, _ in final])
+            known_arrays = arrays.of_jobs(db, [job for job, _ in final])
             for table, column in _TABLES:
                 db.execute(
                     f"DELETE FROM {table} WHERE {column} IN (SELECT value FROM json_each(?))",
                     removed,
                 )
+            arrays.remove_empty(db, known_arrays)
         all_removed.update(final)
     return all_removed
 

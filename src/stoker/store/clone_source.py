@@ -8,6 +8,7 @@ from __future__ import annotations
 from stoker.core.formats.byte_text import unpack_pairs
 from stoker.core.model import Context
 from stoker.core.record import Record
+from stoker.core.snapshot_context import original_context
 from stoker.errors import NotFound
 from stoker.store import contexts
 from stoker.store.database import Database
@@ -38,7 +39,7 @@ def clone_source_of(db: Database, job: int) -> CloneSource:
     own = unpack_pairs(variables) if variables else ()
     kept = tuple(pair for pair in own if not pair[0].startswith(_OF_TRIAL))
     return CloneSource(
-        context=contexts.load_context(db, context),
+        context=original_context(contexts.load_context(db, context)),
         grace=grace,
         warn=warn,
         keep_children=bool(keeps),

@@ -27,7 +27,7 @@ else:
     except ImportError:
         import sqlite3
 
-SCHEMA_VERSION = 8
+SCHEMA_VERSION = 9
 FILE_NAME = "queue.db"
 
 
@@ -79,7 +79,10 @@ class Database:
 
     def is_sound(self) -> bool:
         """Whether SQLite finds no damage. Reads the whole file."""
-        return self.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        try:
+            return self.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        except UnicodeDecodeError:  # the error names a part of the schema that is damaged
+            return False
 
     def first_problem(self) -> str | None:
         """Return the first problem that a quick check finds, or None."""
@@ -198,6 +201,7 @@ def open_database(
             else:
                 _migrate_as_client(connection, folder, timeout)
         connection.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
+        _load_schema(connection)
     except sqlite3.Error as error:
         connection.close()
         if "readonly" in str(error) or not os.access(folder, os.W_OK):
@@ -209,6 +213,19 @@ def open_database(
         connection.close()
         raise
     return Database(folder, connection, read_only=not os.access(path, os.W_OK))
+
+
+def _load_schema(connection: sqlite3.Connection) -> None:
+    """Read the schema, which SQLite otherwise does at the first statement.
+
+    Raises sqlite3.Error if it is damaged, also if the message of SQLite is not valid UTF-8.
+    """
+    try:
+        connection.execute("SELECT 1 FROM sqlite_master LIMIT 0")
+    except UnicodeDecodeError:
+        error = sqlite3.DatabaseError("malformed database schema")
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error from None
 
 
 def open_temporary(folder: str) -> Database:
@@ -237,6 +254,7 @@ def open_for_reading(folder: str) -> Database:
     )
     try:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
+        _load_schema(connection)
     except sqlite3.Error as error:
         connection.close()
         raise translate(error, folder) from error

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from stoker.core.states import is_satisfied
 from stoker.store import sweeps
 from stoker.store.database import Database
-from stoker.store.submit import is_satisfied
 
 
 def release_dependents(db: Database, job: int, state: str, now: float) -> bool:

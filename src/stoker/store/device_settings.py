@@ -20,11 +20,9 @@ def device_shares(db: Database) -> dict[str, str]:
 
 def quarantine(db: Database, uuid: str, why: str) -> None:
     """Exclude a GPU with errors until a user restores it."""
-    db.execute(
-        "INSERT INTO device_settings (uuid, quarantine) VALUES (?1, ?2)"
-        " ON CONFLICT (uuid) DO UPDATE SET quarantine = ?2",
-        (uuid, why),
-    )
+    db.execute("INSERT OR IGNORE INTO device_settings (uuid) VALUES (?)", (uuid,))
+    # An UPDATE also if the row is new: a trigger makes a notification of it.
+    db.execute("UPDATE device_settings SET quarantine = ? WHERE uuid = ?", (why, uuid))
 
 
 def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> None:
@@ -36,3 +34,12 @@ def set_devices(db: Database, devices: tuple[Device, ...], cpu_slots: int) -> No
         [(*device[:-1], ",".join(device.links)) for device in devices],
     )
     set_meta(db, "cpu_slots", cpu_slots)
+
+
+def load_devices(db: Database) -> tuple[Device, ...]:
+    """Return the devices that the daemon published."""
+    rows = db.execute(f"SELECT {', '.join(Device._fields)} FROM devices ORDER BY number")
+    found = [dict(zip(Device._fields, row, strict=True)) for row in rows]
+    return tuple(
+        Device(**{**one, "links": tuple(filter(None, one["links"].split(",")))}) for one in found
+    )

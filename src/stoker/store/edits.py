@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Dependency, Request
+from stoker.core.model import AfterSelector, Dependency, Request
 from stoker.errors import Conflict
-from stoker.store import contexts, events, ready_jobs, request_groups
+from stoker.store import arrays, contexts, events, ready_jobs, request_groups
+from stoker.store.code_states import NewCode, code_id
 from stoker.store.database import Database
-from stoker.store.submit import context_id, depend
+from stoker.store.needed_jobs import needed_jobs
+from stoker.store.submit import context_id, wait_for
 
 
 def edit(
@@ -18,11 +20,13 @@ def edit(
     *,
     cwd: str | None = None,
     env: tuple[tuple[str, str], ...] = (),
-    after: tuple[Dependency, ...] | None = None,
+    after: tuple[Dependency | AfterSelector, ...] | None = None,
+    code: NewCode | None = None,
 ) -> None:
     """Change a waiting job. Raises Conflict if it has started.
 
-    `values` are columns of `jobs`; `env` adds or replaces environment variables.
+    `values` are columns of `jobs`; `env` adds or replaces environment variables; `code` is the
+    state of the code in `cwd`.
     """
     changed = [*values, *_names(request=request, cwd=cwd, env=env or None, after=after)]
     with db.transaction():
@@ -38,6 +42,8 @@ def edit(
         values = dict(values)
         if cwd is not None or env:
             values["context"] = _changed_context(db, row[1], cwd, env)
+        if cwd is not None:
+            values["code"] = None if code is None else code_id(db, code)
         if after is not None:
             values["blockers"] = _replace_dependencies(db, job, after)
         for column, value in values.items():
@@ -66,13 +72,17 @@ def _changed_context(
     return context_id(db, old._replace(cwd=old.cwd if cwd is None else cwd, env=merged))
 
 
-def _replace_dependencies(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
+def _replace_dependencies(
+    db: Database, job: int, after: tuple[Dependency | AfterSelector, ...]
+) -> int:
     """Replace the dependencies of a job; returns how many are not met yet."""
-    for needs, _ in after:
-        if _waits_for(db, needs, job):
-            raise Conflict(f"job {needs} itself waits for job {job}", "neither would ever start")
+    needed = needed_jobs(db, after, without=job)
+    for one in needed:
+        if _waits_for(db, one.job, job):
+            raise Conflict(f"job {one.job} itself waits for job {job}", "neither would ever start")
     db.execute("DELETE FROM dependencies WHERE job = ?", (job,))
-    return depend(db, job, after)
+    wait_for(db, [(job, *one) for one in needed])
+    return sum(not one.is_met for one in needed)
 
 
 def _waits_for(db: Database, job: int, other: int) -> bool:
@@ -88,3 +98,28 @@ def _waits_for(db: Database, job: int, other: int) -> bool:
         reached |= new
         left += new
     return False
+
+
+def set_array_limit(db: Database, array: int, most: int | None) -> None:
+    """Change how many jobs of an array run at once; None: no limit.
+
+    Jobs of an array that had no limit are moved to request groups of their own; those of them that
+    run already are not counted.
+    """
+    with db.transaction():
+        arrays.set_limit(db, array, most)
+        rows = db.execute(
+            "SELECT DISTINCT request_group FROM jobs WHERE batch = ? AND array_index IS NOT NULL"
+            " AND state IN ('held', 'queued')",
+            (array,),
+        ).fetchall()
+        for (old,) in rows:
+            group = ready_jobs.load_group(db, old)
+            if most is not None and not group.request.array:
+                request = group.request._replace(array=array)
+                new = request_groups.group_id(db, request, group.fair_share_group)
+                db.execute(
+                    "UPDATE jobs SET request_group = ? WHERE batch = ? AND array_index IS NOT NULL"
+                    " AND state IN ('held', 'queued') AND request_group = ?",
+                    (new, array, old),
+                )

@@ -66,8 +66,8 @@ def clean_up(db: sqlite3.Connection, now: float) -> None:
         )
 
 
-def read(folder: str, since: float) -> dict[str, list[Interval]]:
-    """Return the intervals that end after `since`, by the UUID of the GPU.
+def read(folder: str, since: float, until: float = float("inf")) -> dict[str, list[Interval]]:
+    """Return the intervals that end after `since` and begin before `until`, by UUID of the GPU.
 
     Empty if nothing was recorded, or if the file is damaged.
     """
@@ -77,7 +77,7 @@ def read(folder: str, since: float) -> dict[str, list[Interval]]:
         try:
             rows = db.execute(
                 "SELECT uuid, since, until, kind, jobs, reason, starts FROM gpu_activity"
-                " WHERE until > ?", (since,),
+                " WHERE until > ? AND since < ?", (since, until),
             ).fetchall()  # fmt: skip
         finally:
             db.close()

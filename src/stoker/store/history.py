@@ -11,9 +11,10 @@ from itertools import islice
 
 from stoker.core.formats.byte_text import to_bytes, to_text
 from stoker.core.record import Record
-from stoker.core.states import FINAL, STATES
-from stoker.store import ready_jobs
+from stoker.core.states import FINAL, QUEUED, STATES
+from stoker.store import notes, ready_jobs
 from stoker.store.database import Database
+from stoker.store.interrupted_jobs import interrupted
 
 # The maximum number of rows that one page scans for its filters; the next page continues there.
 _MAX_SCANNED = 20_000
@@ -28,6 +29,7 @@ class Filters(Record):
     sweep: int | None = None
     text: str | None = None  # in command or name, in any case
     backend: str | None = None  # "" is this host
+    starred: bool = False  # only jobs with a star
 
 
 def history_page(
@@ -52,6 +54,11 @@ def _candidates(db: Database, filters: Filters, before: int) -> Iterator[int]:
         yield from _column(
             db, "SELECT id FROM jobs WHERE name = ? AND id < ? ORDER BY id DESC",
             (to_bytes(filters.name), before),
+        )  # fmt: skip
+    elif filters.starred:
+        yield from _column(
+            db, "SELECT job FROM job_annotations WHERE starred = 1 AND job < ? ORDER BY job DESC",
+            (before,),
         )  # fmt: skip
     elif filters.tag is not None:
         yield from _column(
@@ -94,7 +101,10 @@ def _fits(db: Database, filters: Filters, job: int) -> bool:
         return False
     if filters.sweep is not None and sweep != filters.sweep:
         return False
-    if filters.name is not None and filters.tag is not None:  # the candidates are by name
+    # The candidates are by one of these.
+    if filters.starred and not notes.is_starred(db, notes.JOB, job):
+        return False
+    if filters.tag is not None:
         tagged = "SELECT 1 FROM tags WHERE tag = ? AND job = ?"
         if db.value(tagged, (to_bytes(filters.tag), job)) is None:
             return False
@@ -146,6 +156,7 @@ def unready(db: Database, limit: int) -> list[int]:
     )
     held = db.execute("SELECT id FROM jobs WHERE state = 'held' ORDER BY id LIMIT ?", (limit,))
     found = dict.fromkeys(row[0] for rows in (delayed, blocked, held) for row in rows)
+    found |= {job: None for job, (_, after) in interrupted(db).items() if after == QUEUED}
     return list(islice(found, limit))
 
 
@@ -161,6 +172,9 @@ def recently_ended(db: Database, limit: int, also: Iterable[int] = ()) -> list[i
             (state, max(limit, _ENDED_OF_EACH)),
         )
         times.update((job, at or 0.0) for job, at in rows)
+    for job, (_, after) in interrupted(db).items():
+        if after in FINAL:  # by a restart of the host
+            times[job] = float("inf")
     for job in also:
         row = db.execute("SELECT state, ended_at FROM jobs WHERE id = ?", (job,)).fetchone()
         if row is not None and row[0] in FINAL:
@@ -179,3 +193,18 @@ def top_priority(db: Database, without: set[int]) -> int | None:
 def newest_sweeps(db: Database, limit: int) -> list[str]:
     rows = db.execute("SELECT name FROM sweeps ORDER BY id DESC LIMIT ?", (limit,))
     return [to_text(row[0]) for row in rows]
+
+
+def newest_words(db: Database, what: str, jobs: int, limit: int) -> list[str]:
+    """Return the names or tags (`what`) of the newest jobs, the newest first."""
+    if what == "tag":
+        sql = (
+            "SELECT tag FROM tags INDEXED BY tags_by_job WHERE job > (SELECT max(id) - ? FROM jobs)"
+            " GROUP BY tag ORDER BY max(job) DESC LIMIT ?"
+        )
+    else:
+        sql = (
+            "SELECT name FROM (SELECT name, id FROM jobs ORDER BY id DESC LIMIT ?)"
+            " WHERE name IS NOT NULL GROUP BY name ORDER BY max(id) DESC LIMIT ?"
+        )
+    return [to_text(row[0]) for row in db.execute(sql, (jobs, limit))]

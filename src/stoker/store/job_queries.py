@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+from stoker.boot import boot_id
 from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
-from stoker.core.model import GROUP_PREFIX, Device, Request
+from stoker.core.model import GROUP_PREFIX, Request
 from stoker.core.record import Record
-from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
+from stoker.core.snapshot_context import moved
+from stoker.core.states import ACTIVE, CANCELLED, FINAL, STARTED, STATES, WAITING
 from stoker.errors import NotFound
+from stoker.store import notes
 from stoker.store.database import Database, id_list
 from stoker.store.device_column import parse_device_numbers
-from stoker.store.output_columns import STDERR, STDOUT
+from stoker.store.interrupted_jobs import (
+    COLUMNS,
+    REBOOTED,
+    STARTED_LIST,
+    interrupted,
+    next_state,
+)
+from stoker.store.output_columns import expand_output, output_dir_in, own_node
 from stoker.store.request_groups import REQUEST_COLUMNS, read_request
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
     from stoker.core.formats.selectors import Selector
 
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
@@ -39,6 +52,7 @@ class JobRow(Record):
     restartable: bool
     batch: int | None
     batch_index: int | None
+    array_index: int | None  # in the array `batch`
     rerun_of: int | None
     dedupe: str | None
     stdout: str | None
@@ -68,9 +82,15 @@ class JobRow(Record):
     allocation: int | None
     paused_at: float | None  # since when Stoker keeps its processes stopped
     files_dir: str | None  # the folder of its files; None: the state folder
+    output_dir: str | None  # $STOKER_OUTPUT_DIR of a trial; None: the job's own folder
     on_oom: str | None
     no_bind: bool
     warm: str | None
+    notify: str | None  # WHEN:WHERE, comma-separated
+    activation: tuple[str, ...]  # K=V of its environment (core/activation.py)
+    snapshot: str | None  # the copy of its code in which it runs
+    snapshot_of: str | None  # the work tree that was copied
+    snapshot_dir: str | None  # its folder in the copy
     preemptions: int
     asked_at: float | None  # when its newest attempt was asked to give way
     asked_for: str | None
@@ -78,6 +98,7 @@ class JobRow(Record):
     sweep: int | None
     fair_share_group: str
     request_group: int
+    is_interrupted: bool  # it ran when the host was restarted; `state` is what follows
     request: Request
 
     @property
@@ -97,37 +118,78 @@ class JobRow(Record):
 _SELECT = (
     "SELECT j.id, j.name, j.state, j.cause, j.priority, j.argv, j.shell, c.cwd,"
     " j.submitted_at, j.eligible_at, j.blockers, j.time_limit, j.grace, j.retries, j.restartable,"
-    f" j.batch, j.batch_index, j.rerun_of, j.dedupe, {STDOUT}, {STDERR}, j.attempts,"
+    " j.batch, j.batch_index, j.array_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
     " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
     " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
     " a.host_claim, a.share, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
-    " a.allocation, a.paused_at, b.folder, j.on_oom, j.no_bind, j.warm, j.preemptions,"
-    " a.asked_at, a.asked_for, j.profile, j.sweep,"
-    " g.fair_share_group, j.request_group,"
+    " a.allocation, a.paused_at, b.folder,"
+    " CASE WHEN j.sweep IS NOT NULL THEN j.variables END, j.on_oom, j.no_bind, j.warm, j.notify,"
+    " j.activation, j.snapshot, s.root, s.tree,"
+    " j.preemptions, a.asked_at, a.asked_for, j.profile, j.sweep,"
+    " g.fair_share_group, j.request_group, a.boot, j.requeues,"
     f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"
     " JOIN request_groups g ON g.id = j.request_group"
     " LEFT JOIN attempts a ON a.id = j.attempt"
     " LEFT JOIN backends b ON b.name = g.backend"
+    " LEFT JOIN snapshots s ON s.id = j.snapshot"
 )
 
 
 def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
-    *columns, request = JobRow._fields
+    *columns, interrupted, request = JobRow._fields
+    *_, boot, requeues = row[: len(columns) + 2]
     fields = dict(zip(columns, row, strict=False))
-    fields[request] = read_request(row[len(columns) :])
+    fields[request] = read_request(row[len(columns) + 2 :])
+    fields[interrupted] = False
+    if fields["state"] in STARTED:
+        _follow_boot(fields, boot, requeues)
     fields["fair_share_group"] = to_text(fields["fair_share_group"])
-    for key in ("name", "dedupe", "stdout", "stderr", "files_dir"):
+    if fields["stdout"] is not None or fields["stderr"] is not None:
+        _expand_outputs(fields)
+    for key in ("name", "dedupe", "files_dir", "snapshot_of", "snapshot_dir"):
         fields[key] = maybe_text(fields[key])
+    fields["output_dir"] = output_dir_in(fields["output_dir"])
     fields["argv"] = unpack_words(fields["argv"])
     fields["cwd"] = to_text(fields["cwd"])
+    if fields["snapshot_of"] is not None:
+        # Users know their own folder; the job runs in the same folder of the snapshot.
+        tree, fields["snapshot_dir"] = fields["snapshot_dir"], fields["cwd"]
+        fields["cwd"] = moved(fields["cwd"], tree, fields["snapshot_of"])
     fields["shell"] = bool(fields["shell"])
     fields["restartable"] = bool(fields["restartable"])
     fields["no_bind"] = bool(fields["no_bind"])
     fields["warm"] = maybe_text(fields["warm"])
+    packed = fields["activation"]
+    fields["activation"] = unpack_words(packed) if packed else ()
     fields["stop_requested"] = fields["stop_requested"] is not None
     fields["devices"] = parse_device_numbers(fields["devices"] or "")
     return JobRow(**fields)
+
+
+def _follow_boot(fields: dict[str, Any], boot: str | None, requeues: int) -> None:
+    """Replace the state of a job that ran when the host was restarted."""
+    state = next_state(
+        fields["state"],
+        boot,
+        fields["allocation"],
+        fields["stop_requested"] is not None,
+        bool(fields["restartable"]),
+        fields["attempts"] - requeues - fields["preemptions"],
+    )
+    if state != fields["state"]:
+        cause = "user" if state == CANCELLED else "lost"
+        fields.update(state=state, is_interrupted=True, attempt_cause=cause, detail=REBOOTED)
+
+
+def _expand_outputs(fields: dict[str, Any]) -> None:
+    index = fields["array_index"]
+    array = (fields["batch"], fields["batch_index"] if index is None else index)
+    node = fields["node"] if fields["request"].backend else own_node()
+    for key in ("stdout", "stderr"):
+        fields[key] = expand_output(
+            fields[key], job=fields["id"], name=fields["name"], array=array, node=node
+        )
 
 
 def job(db: Database, id: int) -> JobRow:
@@ -151,11 +213,14 @@ def jobs_in_states(
     newest_first: bool = False,
     since: float | None = None,
     backend: str | None = None,
+    starred: bool = False,
 ) -> list[JobRow]:
     """Return jobs in any of these states, ordered by id. Each state is one index scan."""
     order = "DESC" if newest_first else "ASC"
     queries: list[tuple[str, tuple[object, ...]]] = []
-    for state in states:
+    after_boot = interrupted(db)
+    stored = {before for before, after in after_boot.values() if after in states}
+    for state in dict.fromkeys((*states, *sorted(stored))):
         where, values = ["j.state = ?"], [state]  # type: tuple[list[str], list[object]]
         if tag is not None:
             where.append("j.id IN (SELECT job FROM tags WHERE tag = ?)")
@@ -166,13 +231,17 @@ def jobs_in_states(
         if backend is not None:
             where.append("g.backend = ?")
             values.append(backend)
+        if starred:
+            where.append("j.id IN (SELECT job FROM job_annotations WHERE starred = 1)")
         if since is not None:
             where.append("j.ended_at >= ?")
             values.append(since)
         sql = f"{_SELECT} WHERE {' AND '.join(where)} ORDER BY j.id {order} LIMIT ?"
-        queries.append((sql, (*values, limit)))
+        queries.append((sql, (*values, limit + len(after_boot))))
     with db.reading():  # otherwise a job that changes its state could appear twice or not at all
         rows = [_job_row(row) for sql, given in queries for row in db.execute(sql, given)]
+    if after_boot:
+        rows = [row for row in rows if row.state in states]
     rows.sort(key=lambda row: row.id, reverse=newest_first)
     return rows[:limit]
 
@@ -189,7 +258,7 @@ def ahead_in_group(db: Database, row: JobRow) -> int:
 def counts(db: Database) -> dict[str, int]:
     """Return the number of jobs by state. Scans the whole index: 40 ms for a million jobs."""
     rows = db.execute("SELECT state, count(*) FROM jobs GROUP BY state")
-    return {state: count for state, count in rows}
+    return _follow_boots(db, {state: count for state, count in rows})
 
 
 def counts_up_to(db: Database, limit: int) -> dict[str, int]:
@@ -201,19 +270,56 @@ def counts_up_to(db: Database, limit: int) -> dict[str, int]:
         )
         if count:
             found[state] = int(str(count))
-    return found
+    return _follow_boots(db, found)
+
+
+def _follow_boots(
+    db: Database, counts: dict[str, int], among: set[int] | None = None
+) -> dict[str, int]:
+    """Count jobs that ran when the host was restarted in the state that follows."""
+    for id, (before, after) in interrupted(db).items():
+        if among is not None and id not in among:
+            continue
+        counts[before] -= 1
+        counts[after] = counts.get(after, 0) + 1
+    return {state: count for state, count in counts.items() if count}
+
+
+def oldest_queued(db: Database) -> float | None:
+    """Return when the first queued job was submitted; None if there is none."""
+    row = db.execute(
+        "SELECT submitted_at FROM jobs WHERE state = 'queued' ORDER BY id LIMIT 1"
+    ).fetchone()
+    return None if row is None else float(row[0])
 
 
 def has_any(db: Database, states: tuple[str, ...]) -> bool:
-    return any(db.value("SELECT 1 FROM jobs WHERE state = ? LIMIT 1", (state,)) for state in states)
+    ids = interrupted(db)
+    if any(after in states for _, after in ids.values()):
+        return True
+    return any(
+        db.value(
+            "SELECT 1 FROM jobs WHERE state = ? AND id NOT IN (SELECT value FROM json_each(?))"
+            " LIMIT 1",
+            (state, id_list(ids)),
+        )
+        for state in states
+    )
 
 
 def select(db: Database, selector: Selector) -> list[int]:
     """Return the ids of the selected jobs.
 
-    Raises NotFound if there are none, except for a selector of states.
+    Raises NotFound if there are none, except for a selector of states or stars.
     """
-    if selector.first is not None:
+    rows: Iterable[tuple[Any, ...]]
+    if selector.starred:
+        return notes.starred_jobs(db)
+    if selector.array is not None:
+        from stoker.store.arrays import jobs_of
+
+        rows = [(id,) for id in jobs_of(db, selector.array, selector.first or 0, selector.last)]
+    elif selector.first is not None:
         rows = db.execute(
             "SELECT id FROM jobs WHERE id BETWEEN ? AND ? ORDER BY id",
             (selector.first, selector.last),
@@ -225,7 +331,10 @@ def select(db: Database, selector: Selector) -> list[int]:
         rows = db.execute(
             f"SELECT id FROM jobs WHERE state IN ({marks}) ORDER BY id", selector.states
         )
-        return [row[0] for row in rows]
+        after_boot = interrupted(db)
+        ids = [row[0] for row in rows if row[0] not in after_boot]
+        added = [id for id, (_, after) in after_boot.items() if after in selector.states]
+        return sorted([*ids, *added]) if added else ids
     elif selector.sweep is not None:
         rows = db.execute(
             "SELECT j.id FROM jobs j JOIN sweeps s ON s.id = j.sweep WHERE s.name = ? ORDER BY 1",
@@ -247,6 +356,11 @@ def _missing(selector: Selector) -> str:
     """`there is no job 7`, as for a job that was given by its id; a name is quoted."""
     if selector.text.isdigit():
         return f"there is no job {selector.text}"
+    if selector.array is not None:
+        if selector.first is None:
+            return f"there is no array {selector.array}"
+        if selector.first == selector.last:
+            return f"there is no index {selector.first} in array {selector.array}"
     what = "job" if selector.first == selector.last else "jobs"
     return f"there is no {what} `{selector.text}`"
 
@@ -259,8 +373,7 @@ def _hint(db: Database, selector: Selector) -> str:
 
 
 def tags(db: Database, id: int) -> list[str]:
-    rows = db.execute("SELECT tag FROM tags WHERE job = ? ORDER BY tag", (id,))
-    return [to_text(row[0]) for row in rows]
+    return notes.tags(db, notes.JOB, id)
 
 
 def dependencies(db: Database, id: int) -> list[tuple[int, str, bool]]:
@@ -301,14 +414,6 @@ def events(db: Database, id: int) -> list[tuple[float, str, str | None]]:
     ).fetchall()
 
 
-def devices(db: Database) -> tuple[Device, ...]:
-    rows = db.execute(f"SELECT {', '.join(Device._fields)} FROM devices ORDER BY number")
-    found = [dict(zip(Device._fields, row, strict=True)) for row in rows]
-    return tuple(
-        Device(**{**one, "links": tuple(filter(None, one["links"].split(",")))}) for one in found
-    )
-
-
 class ProfileRow(Record):
     """A command profile, for display."""
 
@@ -341,8 +446,10 @@ def is_final(db: Database, ids: list[int]) -> bool:
 
 def unfinished(db: Database, ids: list[int], limit: int) -> list[int]:
     left = []
+    after_boot = interrupted(db)
     for id in ids:
         state = db.value("SELECT state FROM jobs WHERE id = ?", (id,))
+        state = after_boot[id][1] if id in after_boot else state
         if state in (*WAITING, *ACTIVE):
             left.append(id)
             if len(left) >= limit:
@@ -368,7 +475,7 @@ def counts_of(db: Database, ids: list[int]) -> dict[str, int]:
         " GROUP BY state",
         (id_list(ids),),
     )
-    return {state: count for state, count in rows}
+    return _follow_boots(db, {state: count for state, count in rows}, set(ids))
 
 
 def ended_jobs(db: Database, states: tuple[str, ...], before: float | None) -> list[int]:
@@ -386,8 +493,12 @@ def ended_among(db: Database, ids: list[int]) -> list[tuple[int, str | None]]:
     The state of a job that was removed is None.
     """
     marks = ", ".join("?" * len(FINAL))
-    return db.execute(
-        "SELECT value, state FROM json_each(?) LEFT JOIN jobs ON jobs.id = value"
-        f" WHERE state IS NULL OR state IN ({marks}) ORDER BY ended_at, value",
-        (id_list(ids), *FINAL),
-    ).fetchall()
+    rows = db.execute(
+        f"SELECT value, {COLUMNS} FROM json_each(?) LEFT JOIN jobs AS j ON j.id = value"
+        f" LEFT JOIN attempts AS a ON a.id = j.attempt AND j.state IN ({STARTED_LIST})"
+        f" WHERE j.state IS NULL OR j.state IN ({marks}) OR (a.allocation IS NULL AND a.boot != ?)"
+        " ORDER BY a.boot IS NOT NULL, j.ended_at, value",
+        (id_list(ids), *FINAL, boot_id()),
+    )
+    states = [(id, None if values[0] is None else next_state(*values)) for id, *values in rows]
+    return [(id, state) for id, state in states if state is None or state in FINAL]

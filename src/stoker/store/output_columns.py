@@ -1,17 +1,61 @@
-"""Output paths with `%j`, as in Slurm: `-o out-%j.txt`.
-
-The database stores the path as given; these columns insert the job id when it is read, because a
-rerun has another id. In a path for which `%j` has no meaning, it is stored as `%`, NUL, `j`: no
-path contains NUL.
-"""
+"""Read the paths of output files, whose patterns (core/formats/output_patterns.py) are stored."""
 
 from __future__ import annotations
 
-_PATH = "CAST(replace(replace({0}, '%j', j.id), '%' || char(0) || 'j', '%j') AS BLOB)"
-STDOUT = _PATH.format("j.stdout")
-STDERR = _PATH.format("j.stderr")
+import os
+
+from stoker.core.formats.byte_text import maybe_text, to_text, unpack_pairs
+from stoker.core.formats.output_patterns import expand_patterns, literal_path, safe_name
+
+__all__ = ["expand_output", "literal_path", "output_dir_in", "own_node"]
 
 
-def literal_path(path: str) -> str:
-    """The path as it must be stored so that `%j` in it stays as it is."""
-    return path.replace("%j", "%\0j")
+def own_node() -> str:
+    """The name of this host, or of this node in its cluster, for `%N`."""
+    for key in ("SLURMD_NODENAME", "STOKER_WORKER_NODE"):
+        if os.environ.get(key):
+            return os.environ[key]
+    return os.uname().nodename
+
+
+def expand_output(
+    stored: bytes | None,
+    *,
+    job: int,
+    name: bytes | None,
+    array: tuple[int | None, int | None],
+    node: str | None,
+) -> str | None:
+    """Return the path of an output file; None if none was given.
+
+    `array`: id and index of the array; `node`: where the job runs. If that is not known (None),
+    `%N` is kept and the path is in the form in which it is stored.
+    """
+    if stored is None or b"%" not in stored:
+        return maybe_text(stored)
+
+    def value(letter: str) -> object:
+        id, index = array
+        if letter == "A":
+            return job if id is None else id
+        if letter in "ab":
+            return (index or 0) % 10 if letter == "b" else index or 0
+        if letter == "x":
+            return safe_name(to_text(name)) if name else "job"
+        return _user() if letter == "u" else node if letter == "N" else job
+
+    return expand_patterns(to_text(stored), value, keeps_node=node is None)
+
+
+def _user() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return os.environ.get("USER") or str(os.getuid())
+
+
+def output_dir_in(variables: bytes | None) -> str | None:
+    """$STOKER_OUTPUT_DIR in the variables of a job; only those of trials have it."""
+    return dict(unpack_pairs(variables)).get("STOKER_OUTPUT_DIR") if variables else None

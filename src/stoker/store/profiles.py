@@ -62,6 +62,16 @@ def seconds_of(db: Database, id: int) -> float | None:
     return None if known is None else known.seconds
 
 
+def measured_memory(db: Database, job: int) -> int | None:
+    """Return the GPU memory that jobs like this one use; None if fewer than three were measured."""
+    found = db.value(
+        "SELECT p.memory FROM jobs j JOIN profiles p ON p.id = j.profile"
+        " WHERE j.id = ? AND p.runs >= 3",
+        (job,),
+    )
+    return None if found is None else int(str(found))
+
+
 def typical_seconds(db: Database) -> float:
     """Return the mean duration of the newest profiles, as the estimate for unknown ones."""
     return float(str(db.value(

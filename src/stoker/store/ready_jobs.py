@@ -10,7 +10,7 @@ from stoker.core.record import Record
 from stoker.store import request_groups
 from stoker.store.database import Database
 from stoker.store.device_column import parse_device_numbers
-from stoker.store.output_columns import STDERR, STDOUT
+from stoker.store.output_columns import expand_output, own_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, p.provisional_memory,"
     " p.host_memory, j.argv, j.shell,"
-    f" j.context, j.name, j.attempts, j.grace, {STDOUT}, {STDERR}, j.keep_children, j.batch,"
+    " j.context, j.name, j.attempts, j.grace, j.stdout, j.stderr, j.keep_children, j.batch,"
     " j.batch_index, j.profile, j.retries, j.restartable, j.on_oom,"
     " j.variables, j.warn, j.sweep, j.requeues, j.warm, j.no_bind, j.preemptions,"
-    " j.kept"
+    " j.kept, j.snapshot, j.array_index, j.notify, j.activation, j.code"
 )
 
 
@@ -89,7 +89,13 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
     (id, priority, limit, submitted, memory, provisional, host_memory, argv, shell, context, name,
      attempts,
      grace, out, err, keep, batch, index, profile, retries, restartable, on_oom, variables,
-     warn, sweep, requeues, warm, no_bind, preemptions, kept) = row  # fmt: skip
+     warn, sweep, requeues, warm, no_bind, preemptions, kept,
+     snapshot, array_index, notify, activation, code) = row  # fmt: skip
+    if out is not None or err is not None:
+        node = None if group.request.backend else own_node()
+        place = (batch, index if array_index is None else array_index)
+        out = expand_output(out, job=id, name=name, array=place, node=node)
+        err = expand_output(err, job=id, name=name, array=place, node=node)
     return ReadyJob(
         id=id,
         priority=priority,
@@ -103,8 +109,8 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
         name=maybe_text(name),
         attempts=attempts,
         grace=grace,
-        stdout=maybe_text(out),
-        stderr=maybe_text(err),
+        stdout=out,
+        stderr=err,
         keep_children=bool(keep),
         batch=batch,
         batch_index=index,
@@ -121,6 +127,11 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
         no_bind=bool(no_bind),
         preemptions=preemptions,
         kept=parse_device_numbers(kept) if kept else (),
+        snapshot=snapshot,
+        array_index=array_index,
+        notify=notify,
+        activation=unpack_words(activation) if activation else (),
+        code=code,
     )
 
 

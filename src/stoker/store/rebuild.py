@@ -11,11 +11,11 @@ from typing import TypedDict
 
 from stoker.core.model import Context, Request
 from stoker.core.record import Record
-from stoker.core.states import ACTIVE, FINAL, HELD, QUEUED, RUNNING, STATES
+from stoker.core.states import ACTIVE, FINAL, HELD, QUEUED, RUNNING, STATES, is_satisfied
 from stoker.store.database import Database
 from stoker.store.request_groups import group_id
 from stoker.store.salvage import Row, Salvage, Table
-from stoker.store.submit import context_id, is_satisfied
+from stoker.store.submit import context_id
 
 # Ids to skip, because jobs newer than the last readable record may have used them.
 _ID_MARGIN = 100_000

@@ -173,7 +173,8 @@ def _read_snapshot(folder: str, path: str | None, version: int | None = None) ->
             connection.execute("COMMIT")
         creates = connection.execute(
             "SELECT type, name, sql FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'"
-            " ORDER BY type DESC"  # tables before indexes
+            # Tables, then indexes, then triggers.
+            " ORDER BY type = 'trigger', type DESC"
         ).fetchall()
         found = StoredTables(connection.execute("PRAGMA user_version").fetchone()[0], creates)
         if path is not None:

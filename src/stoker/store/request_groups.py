@@ -24,7 +24,7 @@ _MAX_PROFILES = 1000
 REQUEST_COLUMNS = (
     "gpus", "memory", "exclusive", "ids", "prefer", "model", "min_memory", "is_auto",
     "avoid", "backend", "nodes", "options", "cpus", "host_memory", "is_auto_host", "needs", "share",
-    "preemptible",
+    "preemptible", "array",
 )  # fmt: skip
 _COLUMNS = ", ".join(REQUEST_COLUMNS)
 # The number of columns in the first release, and the defaults of those added later: three for
@@ -79,7 +79,7 @@ def group_id(db: Database, request: Request, fair_share_group: str, length: int 
         int(request.is_auto), pack_words(request.avoid), request.backend, request.nodes,
         pack_words(request.options), request.cpus, request.host_memory, int(request.is_auto_host),
         pack_words(request.needs), request.share, int(request.preemptible),
-        to_bytes(fair_share_group), length,
+        request.array, to_bytes(fair_share_group), length,
     )  # fmt: skip
     key = _key(values)
     row = db.execute("SELECT id FROM request_groups WHERE key = ?", (key,)).fetchone()
@@ -95,16 +95,19 @@ def group_id(db: Database, request: Request, fair_share_group: str, length: int 
 
 def _key(values: tuple[object, ...]) -> bytes:
     """The unique key of a group. Groups that earlier releases could store have the same key."""
-    request, added, last = values[:_FIRST_KEYS], values[_FIRST_KEYS:-2], values[-2:]
-    if added[3:] == _NO_ADDED[3:]:
-        added = added[:3] if added[0] else ()
+    request, last = values[:_FIRST_KEYS], values[-2:]
+    *added, array = values[_FIRST_KEYS:-2]
+    if tuple(added[3:]) == _NO_ADDED[3:]:
+        added = added[:3] if added[0] else []
+    if array:
+        added += [f"array {array}"]
     return repr((*request, *last, *added)).encode()
 
 
 def read_request(columns: tuple[Any, ...]) -> Request:
     """Return the request with the values of REQUEST_COLUMNS."""
     (gpus, memory, exclusive, ids, prefer, model, min_memory, is_auto, avoid, backend,
-     nodes, options, cpus, host_memory, is_auto_host, needs, share, preemptible,
+     nodes, options, cpus, host_memory, is_auto_host, needs, share, preemptible, array,
      ) = columns  # fmt: skip
     return Request(
         gpus=gpus,
@@ -125,6 +128,7 @@ def read_request(columns: tuple[Any, ...]) -> Request:
         needs=_words(needs),
         share=share,
         preemptible=bool(preemptible),
+        array=array,
     )
 
 

@@ -6,10 +6,18 @@ on the rerun instead.
 
 from __future__ import annotations
 
-from stoker.core.states import HELD, QUEUED
+from stoker.core.model import Context, Request
+from stoker.core.record import Record
+from stoker.core.states import HELD, QUEUED, is_satisfied
 from stoker.errors import Conflict, NotFound
-from stoker.store.database import Database
-from stoker.store.submit import is_satisfied, take_ids
+from stoker.store import request_groups, snapshots
+from stoker.store.code_states import NewCode, code_id
+from stoker.store.database import Database, id_list
+from stoker.store.submit import context_id, take_ids
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.code.snapshot_store import Snapshot
 
 
 def check_dependencies(db: Database, ids: list[int]) -> None:
@@ -24,28 +32,86 @@ def check_dependencies(db: Database, ids: list[int]) -> None:
             )
 
 
-def copy(db: Database, job: int, now: float, held: bool, new_ids: dict[int, int]) -> int:
+class OldPlace(Record):
+    """Where a job ran."""
+
+    context: int
+    code: int | None
+    snapshot: str | None
+
+
+class NewPlace(Record):
+    """Where a job runs again with the code as it is now."""
+
+    code: NewCode | None
+    context: Context | None = None  # None: the same as before
+    snapshot: Snapshot | None = None
+
+
+def places(db: Database, ids: list[int]) -> dict[int, OldPlace]:
+    """Return where jobs ran."""
+    rows = db.execute(
+        "SELECT id, context, code, snapshot FROM jobs WHERE id IN (SELECT value FROM json_each(?))",
+        (id_list(ids),),
+    )
+    return {id: OldPlace(*place) for id, *place in rows}
+
+
+def request_of(db: Database, job: int) -> Request:
+    """Return the request of a job."""
+    group = db.value("SELECT request_group FROM jobs WHERE id = ?", (job,))
+    return request_groups.load(db, int(str(group)))[0]
+
+
+def copy(
+    db: Database,
+    job: int,
+    now: float,
+    held: bool,
+    new_ids: dict[int, int],
+    place: NewPlace | None = None,
+) -> int:
     """Submit a job again and return its new id. Call this inside a transaction.
 
-    `new_ids` maps the jobs that are rerun together with it to their new ids.
+    `new_ids` maps the jobs that are rerun together with it to their new ids; `place` is where it
+    runs with the code as it is now, None keeps its code.
     """
     new = take_ids(db, 1)
     made = db.execute(
         "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv,"
         " context, submitted_at, name, time_limit, grace, retries, restartable, keep_children,"
-        " on_oom, stdout, stderr, variables, warn, sweep, warm, no_bind, rerun_of)"
+        " on_oom, stdout, stderr, variables, warn, sweep, warm, no_bind, code, snapshot,"
+        " array_index, notify, activation, batch, batch_index, rerun_of)"
         " SELECT ?, ?, ?, request_group, profile, priority, shell, argv, context, ?, name,"
         " time_limit, grace, retries, restartable, keep_children, on_oom, stdout, stderr,"
-        " variables, warn, sweep, warm, no_bind, id FROM jobs WHERE id = ?",
+        " variables, warn, sweep, warm, no_bind, code, snapshot, array_index, notify,"
+        " activation, CASE WHEN array_index IS NULL THEN NULL ELSE batch END,"
+        " CASE WHEN array_index IS NULL THEN NULL ELSE batch_index END, id FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount
     if not made:
         raise NotFound(f"job {job} was just removed", "`stoker ls` shows the jobs")
+    if place is not None:
+        _move(db, new, place, now)
     db.execute("INSERT INTO tags SELECT tag, ? FROM tags WHERE job = ?", (new, job))
     # The trial of a sweep moves to the new job: the newest job of a trial decides its result.
-    db.execute("UPDATE trials SET job = ?, reported = 0 WHERE job = ?", (new, job))
+    db.execute(
+        "UPDATE trials SET job = ?, state = NULL, reported = 0, reports = NULL WHERE job = ?",
+        (new, job),
+    )
     _copy_dependencies(db, job, new, new_ids)
     return new
+
+
+def _move(db: Database, job: int, place: NewPlace, now: float) -> None:
+    code = None if place.code is None else code_id(db, place.code)
+    db.execute("UPDATE jobs SET code = ? WHERE id = ?", (code, job))
+    if place.context is not None and place.snapshot is not None:
+        snapshots.save(db, place.snapshot, now)
+        db.execute(
+            "UPDATE jobs SET context = ?, snapshot = ? WHERE id = ?",
+            (context_id(db, place.context), place.snapshot.id, job),
+        )
 
 
 def failed(db: Database) -> list[int]:

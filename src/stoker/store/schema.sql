@@ -40,6 +40,7 @@ CREATE TABLE request_groups (
     needs      BLOB NOT NULL DEFAULT x'',  -- NAME=N of counters, NUL-separated
     share      TEXT NOT NULL DEFAULT '',   -- mps, mps:PERCENT, time; empty: as the GPU is set up
     preemptible INTEGER NOT NULL DEFAULT 0,
+    array      INTEGER NOT NULL DEFAULT 0, -- of an array with a limit of running jobs: its id
     fair_share_group BLOB NOT NULL,   -- empty: the default group
     length     INTEGER NOT NULL       -- n: an estimate of 2^(n-1) to 2^n seconds; 0: unknown
 );
@@ -66,6 +67,39 @@ CREATE TABLE shared_speeds (
     speed   REAL NOT NULL,                   -- mean
     PRIMARY KEY (profile, jobs)
 ) WITHOUT ROWID;
+
+-- The code in the folders of jobs at submit (see code/state_reader.py). Equal states are one row.
+CREATE TABLE code_states (
+    id         INTEGER PRIMARY KEY,
+    key        TEXT NOT NULL UNIQUE,  -- hash of the columns below
+    root       BLOB NOT NULL,         -- folder of the git work tree
+    commit_id  TEXT,                  -- NULL: there is no commit yet
+    branch     BLOB,                  -- NULL: HEAD is detached
+    is_dirty   INTEGER,               -- 1: tracked files differ from the commit; NULL: not known
+    diff       BLOB,                  -- compressed by zlib; NULL: none, or not kept
+    diff_bytes INTEGER NOT NULL,      -- size of the diff before compression
+    problem    TEXT                   -- why the diff is not known or was not kept
+);
+
+-- Copies of code in which jobs run (see code/snapshot_store.py).
+CREATE TABLE snapshots (
+    id         TEXT PRIMARY KEY,      -- hash of its content and of the folders below
+    root       BLOB NOT NULL,         -- the git work tree that was copied
+    tree       BLOB NOT NULL,         -- the copy
+    files      INTEGER NOT NULL,
+    bytes      INTEGER NOT NULL,
+    created_at REAL NOT NULL
+) WITHOUT ROWID;
+
+-- Hosts and versions on which attempts ran.
+CREATE TABLE machines (
+    id     INTEGER PRIMARY KEY,       -- hash of the columns below
+    host   TEXT NOT NULL,
+    stoker TEXT NOT NULL,             -- version
+    python TEXT NOT NULL,             -- version of the Python that runs Stoker
+    driver TEXT NOT NULL,             -- version of the NVIDIA driver; empty: there is none
+    gpus   TEXT NOT NULL              -- models of the GPUs of the attempt: 2 x NVIDIA H200
+);
 
 CREATE TABLE jobs (
     id             INTEGER PRIMARY KEY,
@@ -100,6 +134,11 @@ CREATE TABLE jobs (
     no_bind        INTEGER NOT NULL DEFAULT 0,
     preemptions    INTEGER NOT NULL DEFAULT 0,  -- attempts that gave way to another job
     kept           TEXT,              -- GPUs that preemptible jobs vacate for it, comma-separated
+    code           INTEGER,           -- state of the code in its folder at submit (code_states)
+    snapshot       TEXT,              -- copy of that code in which it runs; NULL: in its folder
+    array_index    INTEGER,           -- in an array, whose id is `batch`
+    notify         TEXT,              -- WHEN:WHERE of its notifications, comma-separated
+    activation     BLOB,              -- K=V of its environment (conda, container), NUL-separated
     requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that ended with a requeue
     attempts       INTEGER NOT NULL DEFAULT 0,
     attempt        INTEGER,           -- the newest row in attempts
@@ -117,8 +156,19 @@ CREATE INDEX jobs_stopping ON jobs (id)
     AND state IN ('submitted', 'starting', 'running', 'stopping');
 CREATE INDEX jobs_kept ON jobs (id) WHERE kept IS NOT NULL;
 CREATE INDEX jobs_by_name ON jobs (name) WHERE name IS NOT NULL;
+CREATE INDEX jobs_by_code ON jobs (code) WHERE code IS NOT NULL;
+CREATE INDEX jobs_by_snapshot ON jobs (snapshot) WHERE snapshot IS NOT NULL;
 CREATE INDEX jobs_by_sweep ON jobs (sweep, state) WHERE sweep IS NOT NULL;
+CREATE INDEX jobs_by_array ON jobs (batch, array_index) WHERE array_index IS NOT NULL;
+CREATE INDEX jobs_by_rerun ON jobs (rerun_of) WHERE rerun_of IS NOT NULL;
 CREATE UNIQUE INDEX jobs_by_dedupe ON jobs (dedupe) WHERE dedupe IS NOT NULL;
+
+-- Arrays: jobs of one submit that differ in their index. The id is that of the first job.
+CREATE TABLE arrays (
+    id      INTEGER PRIMARY KEY,
+    indexes TEXT NOT NULL,            -- 0-99
+    most    INTEGER                   -- jobs that run at once; NULL: no limit
+);
 
 -- Executions of jobs. The id is part of the tag of every process of the attempt.
 CREATE TABLE attempts (
@@ -151,10 +201,19 @@ CREATE TABLE attempts (
     asked_for      TEXT,              -- to what: `job 25`
     allocation     INTEGER REFERENCES allocations (id),  -- on a backend; NULL: on this host
     node           TEXT,              -- where it runs on a backend
-    gpus           TEXT               -- its GPUs there, as in CUDA_VISIBLE_DEVICES
+    gpus           TEXT,              -- its GPUs there, as in CUDA_VISIBLE_DEVICES
+    machine        INTEGER,           -- host and versions (machines)
+    python         TEXT               -- version of its Python; NULL: not known
 );
 CREATE UNIQUE INDEX attempts_by_job ON attempts (job, number);
 CREATE INDEX attempts_by_allocation ON attempts (allocation) WHERE allocation IS NOT NULL;
+
+-- The metrics of finished jobs, for filters and columns of the history (see client/job_metrics.py).
+CREATE TABLE job_metrics (
+    job      INTEGER PRIMARY KEY,
+    attempts INTEGER NOT NULL,        -- of the job when its reports were read
+    metrics  TEXT NOT NULL            -- JSON: the last value of each metric
+);
 
 -- Backends besides this host (see backends/). A removed one stays: its jobs may be in the history.
 CREATE TABLE backends (
@@ -203,6 +262,31 @@ CREATE TABLE tags (
     PRIMARY KEY (tag, job)
 ) WITHOUT ROWID;
 CREATE INDEX tags_by_job ON tags (job);
+
+-- Notes and stars of jobs and sweeps; most have no row. `previous` is the note before the last edit.
+CREATE TABLE job_annotations (
+    job        INTEGER PRIMARY KEY REFERENCES jobs (id),
+    note       BLOB NOT NULL DEFAULT x'',
+    revision   INTEGER NOT NULL DEFAULT 0,  -- of the note: the number of its changes
+    changed_at REAL,
+    previous   BLOB NOT NULL DEFAULT x'',
+    starred    INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX starred_jobs ON job_annotations (job) WHERE starred = 1;
+CREATE TABLE sweep_annotations (
+    sweep      INTEGER PRIMARY KEY REFERENCES sweeps (id),
+    note       BLOB NOT NULL DEFAULT x'',
+    revision   INTEGER NOT NULL DEFAULT 0,
+    changed_at REAL,
+    previous   BLOB NOT NULL DEFAULT x'',
+    starred    INTEGER NOT NULL DEFAULT 0
+);
+CREATE TABLE sweep_tags (
+    tag   BLOB NOT NULL,
+    sweep INTEGER NOT NULL REFERENCES sweeps (id),
+    PRIMARY KEY (tag, sweep)
+) WITHOUT ROWID;
+CREATE INDEX sweep_tags_by_sweep ON sweep_tags (sweep);
 
 -- What other tables do not show: changes by users, and starts that were undone.
 CREATE TABLE events (
@@ -273,3 +357,65 @@ CREATE TABLE trials (
 CREATE UNIQUE INDEX trials_by_number ON trials (sweep, number);
 CREATE UNIQUE INDEX trials_by_identity ON trials (sweep, identity);
 CREATE INDEX trials_by_job ON trials (job);
+
+-- Notifications (see notify/). Triggers record the events in the transaction that changes the job,
+-- whichever process makes the change. Jobs without --notify cost one comparison.
+CREATE TABLE notify_events (
+    id     INTEGER PRIMARY KEY,
+    at     REAL NOT NULL,
+    kind   TEXT NOT NULL,             -- ended, gpu, sweep; with a place: a word of `--notify`
+    job    INTEGER,
+    notify TEXT,                      -- its WHEN:WHERE; NULL: the default of the settings
+    place  TEXT,                      -- NULL: the places are not chosen yet
+    data   TEXT NOT NULL              -- JSON
+);
+-- Messages, one for each place: to send, sent, or failed for good.
+CREATE TABLE notify_messages (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    place      TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    content    TEXT NOT NULL,         -- JSON
+    state      TEXT NOT NULL,         -- waiting, sent or failed
+    tries      INTEGER NOT NULL DEFAULT 0,
+    due_at     REAL NOT NULL,         -- of the next try
+    ended_at   REAL,
+    error      TEXT                   -- of the last try
+);
+CREATE INDEX notify_messages_waiting ON notify_messages (due_at) WHERE state = 'waiting';
+CREATE INDEX notify_messages_by_place ON notify_messages (place, created_at);
+-- What is announced only once: the first failure of a sweep, the time limit of an attempt.
+CREATE TABLE notify_once (
+    key TEXT PRIMARY KEY,
+    at  REAL NOT NULL
+) WITHOUT ROWID;
+-- Only the statements that end a job set `ended_at`, so the others do not evaluate the condition.
+CREATE TRIGGER job_ended AFTER UPDATE OF ended_at ON jobs WHEN NEW.notify IS NOT NULL
+    AND NEW.state IN ('done', 'failed', 'cancelled', 'lost')
+    AND OLD.state NOT IN ('done', 'failed', 'cancelled', 'lost')
+BEGIN
+    INSERT INTO notify_events (at, kind, job, notify, data) VALUES (
+        coalesce(NEW.ended_at, 0), 'ended', NEW.id, NEW.notify, json_object(
+            'state', NEW.state, 'cause', NEW.cause, 'sweep', NEW.sweep, 'batch', NEW.batch,
+            'attempt', NEW.attempt));
+END;
+CREATE TRIGGER attempt_lost_gpu AFTER UPDATE OF cause ON attempts WHEN NEW.cause = 'gpu_lost'
+    AND OLD.cause IS NULL
+BEGIN
+    INSERT INTO notify_events (at, kind, job, notify, data)
+        SELECT coalesce(NEW.ended_at, 0), 'gpu', id, notify, json_object('attempt', NEW.id)
+        FROM jobs WHERE id = NEW.job AND notify IS NOT NULL;
+END;
+CREATE TRIGGER sweep_ended AFTER UPDATE OF is_driven, stopped ON sweeps
+    WHEN (NEW.is_driven = 0 AND OLD.is_driven = 1)
+    OR (NEW.stopped IS NOT NULL AND OLD.stopped IS NULL)
+BEGIN
+    INSERT INTO notify_events (at, kind, notify, data)
+        SELECT 0, 'sweep', notify, json_object('sweep', NEW.id)
+        FROM jobs WHERE sweep = NEW.id AND notify IS NOT NULL LIMIT 1;
+END;
+CREATE TRIGGER gpu_quarantined AFTER UPDATE OF quarantine ON device_settings
+    WHEN NEW.quarantine IS NOT NULL AND OLD.quarantine IS NULL
+BEGIN
+    INSERT INTO notify_events (at, kind, data)
+        VALUES (0, 'gpu', json_object('uuid', NEW.uuid, 'why', NEW.quarantine));
+END;

@@ -6,31 +6,27 @@ A large submit is several transactions (chunks), so that it does not block other
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterable
 
 from stoker.core.formats.byte_text import maybe_bytes, pack_pairs, pack_words, to_bytes
-from stoker.core.model import Context, Dependency, JobSpec
+from stoker.core.model import AfterSelector, Context, JobSpec
 from stoker.core.record import Record
-from stoker.core.states import FINAL, HELD, QUEUED
-from stoker.errors import Conflict, NotFound
+from stoker.core.snapshot_context import WISHES
+from stoker.core.states import HELD, QUEUED
+from stoker.store.code_states import NewCode, code_id
 from stoker.store.database import Database
 from stoker.store.request_groups import RequestGroups
 from stoker.testing.failpoints import failpoint
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.store.needed_jobs import Needed
+    from stoker.store.snapshots import SnapshotTaker
+
 # About 15 ms of write lock: the longest that the daemon waits during a large submit.
 CHUNK = 5000
-_ENDED = {
-    "done": "has succeeded", "failed": "has failed", "cancelled": "was cancelled",
-    "lost": "was lost",
-}  # fmt: skip
-
-# In the order of the values in `Submission._row`, which are a tuple because a dict is slower.
-_COLUMNS = (
-    "id", "state", "ready", "request_group", "profile", "priority", "shell", "argv", "context",
-    "submitted_at", "name", "batch", "batch_index", "time_limit", "grace", "retries",
-    "restartable", "keep_children", "on_oom", "eligible_at", "blockers", "stdout", "stderr",
-    "dedupe", "rerun_of", "variables", "warn", "sweep", "warm", "no_bind",
-)  # fmt: skip
-_INSERT = f"INSERT INTO jobs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"
+# Columns with a value of its own for each job; those that many jobs share follow.
+_OWN_COLUMNS = ("id", "argv", "request_group", "profile", "batch", "batch_index")
 
 
 class Receipt(Record):
@@ -46,26 +42,58 @@ class Receipt(Record):
 
 
 class Copied(Record):
-    """What a copy of another queue's job keeps: id, number of attempts, place in its submit."""
+    """What a copy of another queue's job keeps: id, number of attempts, place in its submit, and
+    the number of its code there."""
 
     id: int
     attempts: int
     batch: int | None
     batch_index: int | None
+    code: int | None = None
+
+
+class _SharedValues:
+    """The statement that adds a job, and the values of the columns that it shares with others."""
+
+    __slots__ = ("statement", "values")
+
+    def __init__(self, columns: dict[str, object], more: tuple[str, ...] = ()) -> None:
+        """`columns`: those that are left out have the default of the table: that is faster.
+
+        `more`: further columns with a value of its own for each job.
+        """
+        names = (*_OWN_COLUMNS, *more, *columns)
+        self.statement = (
+            f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
+        )
+        self.values = tuple(columns.values())
 
 
 class Submission:
     """One submit, in any number of chunks.
 
     With a token, the same submit can be repeated and adds nothing twice (store/submit_tokens.py);
-    the caller must split the jobs into the same chunks.
+    the caller must split the jobs into the same chunks. `code_of` returns the state of the code in
+    the folder of a context, which is recorded with its jobs; `snapshots` returns what
+    takes the snapshots that jobs wish for.
     """
 
-    def __init__(self, db: Database, learns: bool = True, token: str | None = None) -> None:
+    def __init__(
+        self,
+        db: Database,
+        learns: bool = True,
+        token: str | None = None,
+        code_of: Callable[[Context], NewCode | None] | None = None,
+        snapshots: Callable[[], SnapshotTaker] | None = None,
+    ) -> None:
         self._db = db
         self._token = token
+        self._code_of = code_of
+        self._snapshots = snapshots
+        self._taker: SnapshotTaker | None = None  # while jobs with snapshots are added
+        self._codes: dict[int, tuple[Context, NewCode | None]] = {}  # by id of the context
         self._chunk = 0
-        self._contexts: dict[int, tuple[Context, int]] = {}
+        self._contexts: dict[int, tuple[Context, int, int | None]] = {}  # with context and code
         self._groups = RequestGroups(db, learns)
         self._batch: int | None = None
         self._count = 0
@@ -76,19 +104,40 @@ class Submission:
 
     def add(self, specs: list[JobSpec], now: float) -> Receipt:
         """Add jobs in one transaction. They are on disk when this returns."""
+        if self._snapshots is None or not any(spec.snapshot in WISHES for spec in specs):
+            return self._add(specs, now)
+        self._taker = self._snapshots()
+        try:
+            return self._add(self._taker.take(specs), now)
+        finally:
+            self._taker.release()
+
+    def _add(self, specs: list[JobSpec], now: float) -> Receipt:
+        self.gather_code(specs)
         with self._db.transaction():
             receipt = self._insert_once(specs, now) if self._token else self.insert(specs, now)
             failpoint("submit.before_commit")
         failpoint("submit.after_commit")
         return receipt
 
+    def gather_code(self, specs: list[JobSpec]) -> None:
+        """Read the code of new contexts. Call this before the transaction: git takes its time."""
+        if self._code_of is None:
+            return
+        last: Context | None = None
+        for spec in specs:
+            if spec.context is not last:
+                last = spec.context
+                known = self._codes.get(id(last))
+                if known is None or known[0] is not last:
+                    self._codes[id(last)] = (last, self._code_of(last))
+
     def insert_copies(self, copies: list[tuple[JobSpec, Copied]], now: float) -> None:
         """Add copies of another queue's jobs inside the caller's transaction."""
-        rows = [self._row(spec, copied.id, now, None) for spec, copied in copies]
-        self._db.executemany(_INSERT, rows)
+        self._insert([(spec, copied.id, None) for spec, copied in copies], now)
         self._db.executemany(
-            "UPDATE jobs SET attempts = ?, batch = ?, batch_index = ? WHERE id = ?",
-            [(one.attempts, one.batch, one.batch_index, one.id) for _, one in copies],
+            "UPDATE jobs SET attempts = ?, batch = ?, batch_index = ?, code = ? WHERE id = ?",
+            [(one.attempts, one.batch, one.batch_index, one.code, one.id) for _, one in copies],
         )
 
     def _insert_once(self, specs: list[JobSpec], now: float) -> Receipt:
@@ -109,63 +158,159 @@ class Submission:
         return receipt
 
     def insert(self, specs: list[JobSpec], now: float) -> Receipt:
-        """Add jobs inside the caller's transaction."""
+        """Add jobs inside the caller's transaction. Call `gather_code` before it."""
         db = self._db
         fresh, existing = _without_known(db, specs)
-        first = take_ids(db, len(fresh))
+        added = sum(1 if indexes is None else len(indexes) for _, indexes in fresh)
+        first = take_ids(db, added)
         is_batch = len(specs) > 1 or self._count > 0
         if self._batch is None:
             self._batch = first
-        rows = []
-        for place, spec in enumerate(fresh):
-            index = self._count + place if is_batch else None
-            rows.append(self._row(spec, first + place, now, index))
-        db.executemany(_INSERT, rows)
-        for place, spec in enumerate(fresh):
-            if spec.tags:
-                _tag(db, first + place, spec.tags)
-        self._count += len(fresh)
-        return Receipt(first, len(fresh), existing)
+        jobs: list[tuple[JobSpec, int, int | None]] = []
+        job, place = first, self._count
+        for spec, indexes in fresh:
+            if indexes is not None:
+                self._insert(jobs, now)
+                self._insert_array(spec, indexes, job, now)
+                jobs.clear()
+            else:
+                jobs.append((spec, job, place if is_batch else None))
+            count = 1 if indexes is None else len(indexes)
+            job, place = job + count, place + count
+        self._insert(jobs, now)
+        self._count += added
+        return Receipt(first, added, existing)
 
-    def _row(self, spec: JobSpec, job: int, now: float, index: int | None) -> tuple[object, ...]:
+    def _insert(self, jobs: list[tuple[JobSpec, int, int | None]], now: float) -> None:
+        """Add jobs, each with its id and its place in the batch."""
+        rows: dict[str, list[tuple[object, ...]]] = {}  # by statement
+        needed_by: list[tuple[object, ...]] = []
+        group_of, batch = self._groups.of, self._batch
+        rest: tuple[object, ...] | None = None
+        shared = _SharedValues({})
+        needed: list[Needed] = []
+        for spec, job, index in jobs:
+            if spec[1:] != rest:  # the jobs of a file differ only in their argv
+                rest = spec[1:]
+                if spec.after:
+                    if _is_about_earlier_lines(spec):
+                        self._add_rows(rows)
+                        rest = None
+                    needed = self._needed(spec, job)
+                else:
+                    needed = []
+                shared = self._shared_values(spec, now, needed)
+            row = (
+                job,
+                pack_words(spec.argv),
+                *group_of(spec),
+                None if index is None else batch,
+                index,
+                *shared.values,
+            )
+            rows.setdefault(shared.statement, []).append(row)
+            needed_by += [(job, *one) for one in needed]
+            if spec.tags:
+                _tag(self._db, [job], spec.tags)
+        self._add_rows(rows)
+        wait_for(self._db, needed_by)
+
+    def _add_rows(self, rows: dict[str, list[tuple[object, ...]]]) -> None:
+        for statement, some in rows.items():
+            self._db.executemany(statement, some)
+        rows.clear()
+
+    def _insert_array(
+        self, spec: JobSpec, indexes: tuple[int, ...], first: int, now: float
+    ) -> None:
+        """Add one job for each index."""
+        from stoker.core.formats.array_indexes import format_indexes, parse_array
+        from stoker.store import arrays
+
+        if not indexes:  # all of them have their dedupe key already
+            return
+        most = parse_array(spec.array or "").most
+        if most is not None:
+            spec = spec._replace(request=spec.request._replace(array=first))
+        arrays.add(self._db, first, format_indexes(indexes), most)
+        needed = self._needed(spec, first, len(indexes)) if spec.after else []
+        shared = self._shared_values(
+            spec._replace(dedupe=None), now, needed, more=("array_index", "dedupe")
+        )
+        group, profile = self._groups.of(spec)
+        argv, key = pack_words(spec.argv), spec.dedupe
+        jobs = range(first, first + len(indexes))
+        self._db.executemany(
+            shared.statement,
+            [
+                (job, argv, group, profile, first, job - first, index,
+                 None if key is None else to_bytes(index_key(key, index)), *shared.values)
+                for job, index in zip(jobs, indexes, strict=True)
+            ],
+        )  # fmt: skip
+        wait_for(self._db, [(job, *one) for job in jobs for one in needed])
+        if spec.tags:
+            _tag(self._db, jobs, spec.tags)
+
+    def _needed(self, spec: JobSpec, job: int, count: int = 1) -> list[Needed]:
+        from stoker.store.needed_jobs import needed_jobs
+
+        before = self._batch or job
+        return needed_jobs(self._db, spec.after, before=before, own=job, dependents=count)
+
+    def _shared_values(
+        self, spec: JobSpec, now: float, needed: list[Needed], *, more: tuple[str, ...] = ()
+    ) -> _SharedValues:
+        """`more`: further columns with a value of its own for each job."""
         known = self._contexts.get(id(spec.context))
         if known is None or known[0] is not spec.context:
-            known = (spec.context, context_id(self._db, spec.context))
+            code = self._codes.get(id(spec.context), (None, None))[1]
+            known = (
+                spec.context,
+                context_id(self._db, spec.context),
+                None if code is None else code_id(self._db, code),
+            )
             self._contexts[id(spec.context)] = known
-        blockers = depend(self._db, job, spec.after) if spec.after else 0
+        if spec.snapshot is not None and self._taker is not None:
+            taken = self._taker.taken(spec.snapshot)
+            if taken is not None:
+                from stoker.store.snapshots import save
+
+                save(self._db, taken, now)
+        blockers = sum(not one.is_met for one in needed)
         later = spec.begin_at if spec.begin_at is not None and spec.begin_at > now else None
-        ready = not spec.held and not blockers and later is None
-        return (
-            job,
-            HELD if spec.held else QUEUED,
-            int(ready),
-            *self._groups.of(spec),  # request_group, profile
-            spec.priority,
-            int(spec.shell),
-            pack_words(spec.argv),
-            known[1],
-            now,
-            maybe_bytes(spec.name),
-            None if index is None else self._batch,
-            index,
-            spec.time_limit,
-            spec.grace,
-            spec.retries,
-            int(spec.restartable),
-            int(spec.keep_children),
-            spec.on_oom,
-            later,
-            blockers,
-            maybe_bytes(spec.stdout),
-            maybe_bytes(spec.stderr),
-            maybe_bytes(spec.dedupe),
-            None,  # rerun_of
-            pack_pairs(spec.variables) or None,
-            spec.warn,
-            spec.sweep,
-            maybe_bytes(spec.warm),
-            int(spec.no_bind),
-        )
+        columns: dict[str, object] = {
+            "state": HELD if spec.held else QUEUED,
+            "ready": int(not spec.held and not blockers and later is None),
+            "priority": spec.priority,
+            "shell": int(spec.shell),
+            "context": known[1],
+            "code": known[2],
+            "submitted_at": now,
+            "name": maybe_bytes(spec.name),
+            "time_limit": spec.time_limit,
+            "grace": spec.grace,
+            "retries": spec.retries or None,
+            "restartable": int(spec.restartable) or None,
+            "keep_children": int(spec.keep_children) or None,
+            "on_oom": spec.on_oom,
+            "eligible_at": later,
+            "blockers": blockers or None,
+            "stdout": maybe_bytes(spec.stdout),
+            "stderr": maybe_bytes(spec.stderr),
+            "dedupe": maybe_bytes(spec.dedupe),
+            "variables": pack_pairs(spec.variables) or None,
+            "warn": spec.warn,
+            "sweep": spec.sweep,
+            "warm": maybe_bytes(spec.warm),
+            "no_bind": int(spec.no_bind) or None,
+            "snapshot": spec.snapshot,
+            "array_index": spec.array_index,
+            "notify": spec.notify,
+            "activation": pack_words(spec.activation) or None,
+        }
+        # None is the default of the table, or stands for its 0.
+        return _SharedValues({name: one for name, one in columns.items() if one is not None}, more)
 
 
 def context_id(db: Database, context: Context) -> int:
@@ -186,22 +331,53 @@ def context_id(db: Database, context: Context) -> int:
     return int(cursor.lastrowid or 0)
 
 
-def _without_known(db: Database, chunk: list[JobSpec]) -> tuple[list[JobSpec], tuple[int, ...]]:
-    """Split off the specs whose dedupe key is already in the queue (or earlier in this chunk)."""
-    if all(spec.dedupe is None for spec in chunk):
-        return chunk, ()
-    fresh, existing, seen = [], [], set()
+def _without_known(
+    db: Database, chunk: list[JobSpec]
+) -> tuple[list[tuple[JobSpec, tuple[int, ...] | None]], tuple[int, ...]]:
+    """Split off the jobs whose dedupe key is already in the queue (or earlier in this chunk).
+
+    Returns the others, an array with its indices.
+    """
+    if all(spec.dedupe is None and spec.array is None for spec in chunk):
+        return [(spec, None) for spec in chunk], ()
+    fresh: list[tuple[JobSpec, tuple[int, ...] | None]] = []
+    existing: list[int] = []
+    seen: set[str] = set()
+
+    def is_new(key: str) -> bool:
+        known = db.value("SELECT id FROM jobs WHERE dedupe = ?", (to_bytes(key),))
+        if known is not None:
+            existing.append(int(str(known)))
+        is_first = known is None and key not in seen
+        seen.add(key)
+        return is_first
+
     for spec in chunk:
-        if spec.dedupe is not None:
-            known = db.value("SELECT id FROM jobs WHERE dedupe = ?", (to_bytes(spec.dedupe),))
-            if known is not None:
-                existing.append(int(str(known)))
-                continue
-            if spec.dedupe in seen:
-                continue
-            seen.add(spec.dedupe)
-        fresh.append(spec)
+        key, indexes = spec.dedupe, _indexes(spec)
+        if key is None:
+            fresh.append((spec, indexes))
+        elif indexes is not None:
+            fresh.append((spec, tuple(i for i in indexes if is_new(index_key(key, i)))))
+        elif is_new(key):
+            fresh.append((spec, None))
     return fresh, tuple(existing)
+
+
+def _indexes(spec: JobSpec) -> tuple[int, ...] | None:
+    if spec.array is None:
+        return None
+    from stoker.core.formats.array_indexes import parse_array
+
+    return parse_array(spec.array).indexes
+
+
+def index_key(key: str, index: int) -> str:
+    """The dedupe key of one job of an array."""
+    return f"{key}_{index}"
+
+
+def _is_about_earlier_lines(spec: JobSpec) -> bool:
+    return any(isinstance(one, AfterSelector) and one.in_file for one in spec.after)
 
 
 def take_ids(db: Database, count: int) -> int:
@@ -211,40 +387,12 @@ def take_ids(db: Database, count: int) -> int:
     return first
 
 
-def depend(db: Database, job: int, after: tuple[Dependency, ...]) -> int:
-    """Record dependencies and return how many are not met yet.
-
-    Raises NotFound for an unknown job and Conflict if a dependency can never be met.
-    """
-    unmet = 0
-    for needs, condition in dict(after).items():
-        state = db.value("SELECT state FROM jobs WHERE id = ?", (needs,))
-        if state is None:
-            raise NotFound(
-                f"there is no job {needs} to wait for", "`stoker ls` shows the jobs", field="after"
-            )
-        met = is_satisfied(str(state), condition)
-        if met is False:
-            raise Conflict(
-                f"job {needs} {_ENDED[str(state)]}, so a job with --after {needs}:{condition}"
-                " would never start",
-                f"use --after {needs}:any, or rerun job {needs} first",
-                field="after",
-            )
-        unmet += met is None
-        db.execute(
-            "INSERT INTO dependencies VALUES (?, ?, ?, ?)",
-            (job, needs, condition, int(met is True)),
-        )
-    return unmet
+def wait_for(db: Database, rows: list[tuple[object, ...]]) -> None:
+    """Record dependencies: a job, and the fields of what it needs."""
+    if rows:
+        db.executemany("INSERT INTO dependencies VALUES (?, ?, ?, ?)", rows)
 
 
-def is_satisfied(state: str, condition: str) -> bool | None:
-    """Whether a job in `state` meets the condition; None while that is open."""
-    if state not in FINAL:
-        return None
-    return condition == "any" or (state == "done") == (condition == "ok")
-
-
-def _tag(db: Database, job: int, tags: tuple[str, ...]) -> None:
-    db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", [(to_bytes(t), job) for t in tags])
+def _tag(db: Database, jobs: Iterable[int], tags: tuple[str, ...]) -> None:
+    rows = [(to_bytes(tag), job) for job in jobs for tag in tags]
+    db.executemany("INSERT OR IGNORE INTO tags VALUES (?, ?)", rows)

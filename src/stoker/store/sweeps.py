@@ -15,8 +15,10 @@ from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import NotFound
+from stoker.store import notes
 from stoker.store.database import Database, id_list
-from stoker.store.output_columns import STDOUT
+from stoker.store.interrupted_jobs import interrupted
+from stoker.store.output_columns import expand_output, output_dir_in
 from stoker.store.request_groups import limited_groups
 
 # The part of an error that is compared with the next failure; longer texts differ by chance.
@@ -58,6 +60,8 @@ class TrialRow(Record):
     stdout: str | None
     detail: str | None
     files_dir: str | None  # the folder of the job's files; None: the state folder
+    output_dir: str | None  # its $STOKER_OUTPUT_DIR
+    status: int | None
 
 
 def sweep_group(name: str) -> str:
@@ -157,7 +161,9 @@ def current(db: Database, sweep: int, number: int) -> tuple[int | None, str | No
         " WHERE t.sweep = ? AND t.number = ?",
         (sweep, number),
     ).fetchone()
-    return (None, None) if row is None else (row[0], row[1])
+    if row is None:
+        return None, None
+    return row[0], interrupted(db).get(row[0], (row[1], row[1]))[1]
 
 
 def driven(db: Database) -> list[SweepRow]:
@@ -227,17 +233,34 @@ def trials(db: Database, sweep: int) -> list[TrialRow]:
     rows = db.execute(
         "SELECT t.number, t.identity, t.point, t.job, t.reported, t.reports,"
         " coalesce(j.state, t.state), j.cause,"
-        f" j.attempts, a.started_at, j.ended_at, {STDOUT}, a.detail, b.folder FROM trials t"
+        " j.attempts, a.started_at, j.ended_at, j.stdout, a.detail, b.folder, j.variables, a.status"
+        " FROM trials t"
         " LEFT JOIN jobs j ON j.id = t.job LEFT JOIN attempts a ON a.id = j.attempt"
         " LEFT JOIN request_groups g ON g.id = j.request_group"
         " LEFT JOIN backends b ON b.name = g.backend"
         " WHERE t.sweep = ? ORDER BY t.number",
         (sweep,),
     )
-    return [
-        TrialRow(*row)._replace(stdout=maybe_text(row[11]), files_dir=maybe_text(row[13]))
+    found = [
+        TrialRow(*row)._replace(
+            stdout=_stdout(row[11], row[3]),
+            files_dir=maybe_text(row[13]),
+            output_dir=output_dir_in(row[14]),
+        )
         for row in rows
     ]
+    after_boot = interrupted(db)
+    if not after_boot:
+        return found
+    return [
+        one._replace(state=after_boot[one.job][1]) if one.job in after_boot else one
+        for one in found
+    ]
+
+
+def _stdout(stored: bytes | None, job: int) -> str | None:
+    """The output file of a trial, which has a path of its own only in the compatible commands."""
+    return expand_output(stored, job=job, name=None, array=(None, None), node="")
 
 
 def count_trials(db: Database, sweep: int) -> int:
@@ -250,6 +273,12 @@ def jobs_from(db: Database, sweep: int, first: int) -> list[int]:
     return [int(row[0]) for row in rows]
 
 
+def newest_jobs(db: Database, sweep: int) -> list[int]:
+    """Return the newest job of each trial."""
+    rows = db.execute("SELECT job FROM trials WHERE sweep = ? AND job IS NOT NULL", (sweep,))
+    return [row[0] for row in rows]
+
+
 def counts(db: Database, sweep: int) -> dict[str, int]:
     """Return the number of trials by the state of their job; `missing`: without a job."""
     rows = db.execute(
@@ -257,7 +286,12 @@ def counts(db: Database, sweep: int) -> dict[str, int]:
         " LEFT JOIN jobs j ON j.id = t.job WHERE t.sweep = ? GROUP BY 1",
         (sweep,),
     )
-    return {state: count for state, count in rows}
+    found = {state: count for state, count in rows}
+    for job, (before, after) in interrupted(db).items():
+        if db.value("SELECT 1 FROM trials WHERE sweep = ? AND job = ?", (sweep, job)):
+            found[before] -= 1
+            found[after] = found.get(after, 0) + 1
+    return {state: count for state, count in found.items() if count}
 
 
 def of_job(db: Database, job: int) -> tuple[str, int] | None:
@@ -279,6 +313,12 @@ def trial_of(db: Database, job: int) -> tuple[int, str] | None:
             (job, _number_in(db, job)),
         ).fetchone()
     return None if row is None else (int(row[0]), str(row[1]))
+
+
+def reports_of(db: Database, job: int) -> str | None:
+    """Return the stored reports of the trial that a job runs."""
+    found = db.value("SELECT reports FROM trials WHERE job = ?", (job,))
+    return found if isinstance(found, str) else None
 
 
 def point_of(db: Database, job: int) -> str | None:
@@ -326,6 +366,7 @@ def remove(db: Database, sweep: int) -> None:
     """Remove a sweep and its trials; its jobs stay as ordinary jobs."""
     db.execute("UPDATE jobs SET sweep = NULL WHERE sweep = ?", (sweep,))
     db.execute("DELETE FROM trials WHERE sweep = ?", (sweep,))
+    notes.remove_sweep(db, sweep)
     db.execute("DELETE FROM sweeps WHERE id = ?", (sweep,))
     note_pause(db, sweep, None)
 
@@ -408,3 +449,9 @@ def failure(verdict: Verdict, detail: str | None) -> str:
     if detail:
         how += f": {detail[:_EVIDENCE_CHARS]}"
     return how
+
+
+def metric_name(db: Database, sweep: int) -> str | None:
+    """The name of a sweep's metric; None if it has none."""
+    name = db.value("SELECT json_extract(spec, '$.metric.name') FROM sweeps WHERE id = ?", (sweep,))
+    return None if name is None else str(name)

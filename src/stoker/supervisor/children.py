@@ -13,75 +13,41 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
+from stoker.core.activation import is_in_container
 from stoker.core.formats.limit_signal import parse_warning, seconds_to_save
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups, Limits
 from stoker.supervisor.job_processes import Leader
-from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool, PooledLog
+from stoker.supervisor.job_python import python_of_process
+from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
 from stoker.supervisor.process_table import Process, read_process
+from stoker.supervisor.running_attempt import RunningAttempt
 from stoker.supervisor.spawn import (
     Environment,
     HostError,
     Spawner,
     StartFailed,
+    StartReport,
     as_start_error,
-    read_failure,
 )
 from stoker.testing.failpoints import failpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-
-    from stoker.supervisor.warm.fork_servers import ForkServers, WarmRequest
+    from stoker.supervisor.warm.fork_servers import ForkServers
 
 LEFTOVER_GRACE_SECONDS = 2.0
+# Helpers of podman clean up after a container; they are not interrupted at once.
+_CONTAINER_GRACE_SECONDS = 10.0
 _LOG_CHECK_SECONDS = 2.0
 # Poll interval for a start on a file system that may hang.
 _FIRST_POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 1.0
-
-
-class _Attempt:
-    """A running attempt, or one whose first process has exited and left others behind."""
-
-    __slots__ = (
-        "cold_start", "control", "deadline", "failure", "grace", "is_confirmed", "is_recorded",
-        "kill_at", "kills", "lease", "log", "mono", "note", "order", "outcome", "pid", "pipe",
-        "poll_at", "reason", "resume_at", "shell", "tag", "warm_request", "warn_at",
-    )  # fmt: skip
-
-    def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
-        self.order = order
-        self.lease = lease  # descriptors that hold its GPUs until none of its processes is left
-        self.tag = tag
-        self.pid = 0
-        self.mono = 0.0
-        self.grace = order.grace
-        self.reason: str | None = None
-        self.deadline: float | None = None
-        self.warn_at: float | None = None
-        self.log: PooledLog | None = None
-        self.shell: str | None = None  # the shell that runs its command
-        self.kill_at: float | None = None
-        self.resume_at: float | None = None  # when its processes continue at the latest
-        self.kills = KillRetries()
-        self.outcome: Outcome | None = None
-        self.is_recorded = False  # whether the exit of its first process is in the journal
-        self.pipe: int | None = None  # of a forked start that has not executed its program yet
-        self.poll_at = 0.0  # when to read that pipe
-        self.failure: HostError | StartFailed | None = None
-        self.note: str | None = None  # why its warm start became a cold one
-        self.cold_start: tuple[Context, Environment] | None = None  # set during a warm start
-        self.warm_request: WarmRequest | None = None
-        self.control: socket.socket | None = None  # to the first process of a warm start
-        self.is_confirmed = False
 
 
 class Children:
@@ -112,10 +78,10 @@ class Children:
         self._log_pool = log_pool
         self._log_limit = log_limit
         self._spawner = Spawner()
-        self._by_pid: dict[int, _Attempt] = {}
-        self._by_attempt: dict[int, _Attempt] = {}
-        self._ending: list[_Attempt] = []  # first process exited, leftovers possible
-        self._to_terminate: list[_Attempt] = []  # to be sent SIGTERM after one pass over /proc
+        self._by_pid: dict[int, RunningAttempt] = {}
+        self._by_attempt: dict[int, RunningAttempt] = {}
+        self._ending: list[RunningAttempt] = []  # first process exited, leftovers possible
+        self._to_terminate: list[RunningAttempt] = []  # to get SIGTERM after one pass over /proc
         self.stuck: list[Stuck] = []  # unkillable attempts, until the caller empties the list
         self._helper_pids: set[int] = set()
         self._next_log_check = 0.0
@@ -137,12 +103,18 @@ class Children:
         ]
 
     def with_start_time(self, started: AttemptStarted) -> AttemptStarted:
-        """Add the start time of the process, which detects PID reuse, unless it was reaped."""
+        """Add the start time of the process, which detects PID reuse, and its version of Python.
+
+        A process that was reaped has neither.
+        """
         attempt = self._by_pid.get(started.pid)
         if attempt is None or attempt.order.attempt != started.attempt:
             return started
         process = read_process(started.pid)
-        return started if process is None else started._replace(pid_started=process.started)
+        if process is None:
+            return started
+        python = python_of_process(started.pid)
+        return started._replace(pid_started=process.started, python=python)
 
     def pid_of(self, attempt_id: int) -> int | None:
         """The PID of the first process of a running attempt; None if it has ended."""
@@ -168,15 +140,20 @@ class Children:
 
     def _new_attempt(
         self, order: Order, context: Context, env: Environment, lease: list[int]
-    ) -> _Attempt:
-        attempt = _Attempt(order, process_tags.tag_of(self._tag_base, order.attempt), lease)
+    ) -> RunningAttempt:
+        attempt = RunningAttempt(order, process_tags.tag_of(self._tag_base, order.attempt), lease)
         env[process_tags.ENVIRONMENT_VARIABLE] = process_tags.encode_tags(
             self._outer_tags, attempt.tag
         )
         attempt.shell = context.shell if order.shell else None
+        if is_in_container(order.activation):
+            from stoker.supervisor.environments.running_container import container_of
+
+            attempt.shell = None  # it is inside; the engine passes signals on
+            attempt.container = container_of(order.activation, env, attempt.tag)
         return attempt
 
-    def _execute_logged(self, attempt: _Attempt, context: Context, env: Environment) -> None:
+    def _execute_logged(self, attempt: RunningAttempt, context: Context, env: Environment) -> None:
         order, pool = attempt.order, self._log_pool
         if pool is None or order.stdout is None or not order.own_log or order.keep_children:
             self._execute(attempt, context, env, None)
@@ -191,7 +168,7 @@ class Children:
                 pool.take_back(attempt.log, keep=isinstance(error, StartFailed))
                 raise
 
-    def _started(self, attempt: _Attempt) -> AttemptStarted | None:
+    def _started(self, attempt: RunningAttempt) -> AttemptStarted | None:
         """Count time limits from now; None if it is not known yet whether its program exists."""
         order = attempt.order
         if order.memory_limit is not None or order.cpu_limit:
@@ -205,21 +182,19 @@ class Children:
             if order.warn is not None:
                 attempt.warn_at = attempt.deadline - parse_warning(order.warn).seconds
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
-        if attempt.pipe is not None:
+        if attempt.report is not None:
             attempt.poll_at = attempt.mono + _FIRST_POLL_SECONDS
             return None
-        return AttemptStarted(
-            order.attempt, attempt.pid, time.time(), attempt.mono, note=attempt.note
-        )
+        return attempt.started()
 
     def _execute(
-        self, attempt: _Attempt, context: Context, env: Environment, log: int | None
+        self, attempt: RunningAttempt, context: Context, env: Environment, log: int | None
     ) -> None:
         order, spawner = attempt.order, self._spawner
-        if spawner.may_hang(order, context, env):
-            attempt.pid, attempt.pipe = spawner.fork(
-                order, context, env, attempt.tag, attempt.lease, log
-            )
+        # A comparison of the code takes its time, too.
+        if order.code_check or spawner.may_hang(order, context, env):
+            attempt.pid, pipe = spawner.fork(order, context, env, attempt.tag, attempt.lease, log)
+            attempt.report = StartReport(pipe)
         else:
             attempt.pid = spawner.spawn(order, context, env, attempt.tag, attempt.lease, log)
 
@@ -258,21 +233,43 @@ class Children:
         Nothing of the job is executed before `record_begin` and `confirm_start`; `late_events`
         reports the start. Returns why it cannot be warm: then call `start` with this note.
         """
+        attempt = self._new_attempt(order, context, env, lease)
+        why = self._begin_warm(attempt, context, env)
+        if why is not None:
+            return why
+        attempt.mono = time.monotonic()
+        attempt.cold_start = (context, env)
+        if not self._by_attempt:
+            self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
+        self._by_attempt[order.attempt] = attempt
+        return None
+
+    def _begin_warm(
+        self, attempt: RunningAttempt, context: Context, env: Environment
+    ) -> str | None:
         from stoker.supervisor.warm.fork_servers import ForkServers, copy_descriptors
         from stoker.supervisor.warm.warm_requests import warm_request
 
-        attempt = self._new_attempt(order, context, env, lease)
+        order = attempt.order
         request = warm_request(order, context, env, attempt.tag)
         if isinstance(request, str):
             return request
         if self._spawner.output_may_hang(order):
             return "its output is on a network file system"
+        if order.code_check:  # before the start, in a process that may hang
+            try:
+                pid, pipe = self._spawner.fork_comparison(order)
+            except (HostError, StartFailed) as error:
+                return f"its code cannot be compared: {error}"
+            self._helper_pids.add(pid)
+            attempt.report = StartReport(pipe)
+            return None
         if self._servers is None:
             self._servers = ForkServers()
         files: list[int] = []
         try:
             files = self._spawner.open_files(order, context, None)
-            files += copy_descriptors(lease)
+            files += copy_descriptors(attempt.lease)
         except (HostError, StartFailed, OSError):
             _close(files)
             return "its output cannot be opened"  # a cold start fails in the same way
@@ -280,11 +277,7 @@ class Children:
         if why is not None:
             _close(files)
             return why
-        attempt.mono = time.monotonic()
-        attempt.warm_request, attempt.cold_start = request, (context, env)
-        if not self._by_attempt:
-            self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
-        self._by_attempt[order.attempt] = attempt
+        attempt.warm_request = request
         self._ignore_servers()
         return None
 
@@ -320,15 +313,13 @@ class Children:
         for event in self._servers.poll(time.monotonic()):
             attempt = self._by_attempt[event.attempt]
             assert attempt.cold_start is not None
-            refusal = None if self._record_begin is None else self._record_begin(attempt.order)
-            if refusal is not None:
-                self._drop(attempt)
-                if not isinstance(event, NotForked):
-                    event.control.close()
-                self._late_events.append(Refused(event.attempt, refusal))
-            elif isinstance(event, NotForked):
+            if isinstance(event, NotForked):
                 self._start_cold(attempt, event.why)
+            elif self._is_refused(attempt):
+                event.control.close()
             else:
+                if attempt.code_note:
+                    self._spawner.write_note(attempt.order, attempt.cold_start[0])
                 attempt.pid, attempt.control, attempt.note = event.pid, event.control, event.note
                 attempt.cold_start = None
                 started = self._started(attempt)
@@ -336,8 +327,27 @@ class Children:
                 self._late_events.append(started)
         self._ignore_servers()
 
-    def _start_cold(self, attempt: _Attempt, why: str) -> None:
+    def _is_refused(self, attempt: RunningAttempt) -> bool:
+        """Record that an attempt begins; True if that is refused, and the attempt is dropped."""
+        refusal = None if self._record_begin is None else self._record_begin(attempt.order)
+        if refusal is None:
+            return False
+        self._drop(attempt)
+        self._late_events.append(Refused(attempt.order.attempt, refusal))
+        return True
+
+    def _continue_warm(self, attempt: RunningAttempt) -> None:
+        """Continue a warm start whose code was compared."""
+        assert attempt.cold_start is not None
+        attempt.order = attempt.order._replace(code_check="", code_note=attempt.code_note)
+        why = self._begin_warm(attempt, *attempt.cold_start)
+        if why is not None:
+            self._start_cold(attempt, why)
+
+    def _start_cold(self, attempt: RunningAttempt, why: str) -> None:
         """Start an attempt whose warm start failed."""
+        if self._is_refused(attempt):
+            return
         assert attempt.cold_start is not None
         context, env = attempt.cold_start
         self._drop(attempt, keeps_lease=True)
@@ -345,16 +355,19 @@ class Children:
         if event is not None:
             self._late_events.append(event)
 
-    def _drop(self, attempt: _Attempt, *, keeps_lease: bool = False) -> None:
+    def _drop(self, attempt: RunningAttempt, *, keeps_lease: bool = False) -> None:
         """Forget an attempt of which nothing was executed."""
         del self._by_attempt[attempt.order.attempt]
         if not keeps_lease:
             _close(attempt.lease)
 
-    def _stop_waiting(self, attempt: _Attempt) -> None:
+    def _stop_waiting(self, attempt: RunningAttempt) -> None:
         """End an attempt whose warm start is under way: nothing was executed."""
-        assert self._servers is not None
-        self._servers.cancel(attempt.order.attempt)
+        if attempt.report is not None:
+            attempt.report.close()
+            attempt.report = None
+        elif self._servers is not None:
+            self._servers.cancel(attempt.order.attempt)
         attempt.cold_start = None
         attempt.outcome = Outcome(
             attempt=attempt.order.attempt,
@@ -364,7 +377,7 @@ class Children:
         )
         self._ending.append(attempt)
 
-    def _take_report(self, attempt: _Attempt) -> str:
+    def _take_report(self, attempt: RunningAttempt) -> str:
         """The modules that the process of a warm start imported, and learn them."""
         if attempt.control is None:
             return ""
@@ -382,23 +395,22 @@ class Children:
         late, self._late_events = self._late_events, []
         return late
 
-    def _poll_start(self, attempt: _Attempt, now: float) -> None:
+    def _poll_start(self, attempt: RunningAttempt, now: float) -> None:
         """Check whether a forked start has executed its program."""
-        assert attempt.pipe is not None
+        assert attempt.report is not None
         try:
-            attempt.failure = read_failure(attempt.pipe)
+            attempt.report.read()
         except BlockingIOError:
             waited = now - attempt.mono
             attempt.poll_at = now + min(max(waited, _FIRST_POLL_SECONDS), _MAX_POLL_SECONDS)
             return
-        os.close(attempt.pipe)
-        attempt.pipe = None
-        if attempt.failure is None:
-            self._late_events.append(
-                AttemptStarted(
-                    attempt.order.attempt, attempt.pid, time.time(), attempt.mono, note=attempt.note
-                )
-            )
+        attempt.failure = attempt.report.failure
+        attempt.code_note = attempt.report.code_note or attempt.code_note
+        attempt.report = None
+        if attempt.cold_start is not None:
+            self._continue_warm(attempt)
+        elif attempt.failure is None:
+            self._late_events.append(attempt.started())
 
     def stop(self, attempt_id: int, reason: str, grace: float | None = None) -> None:
         """Send SIGTERM, and SIGKILL after the grace period. A second call may shorten it.
@@ -431,6 +443,7 @@ class Children:
             return
         attempt.resume_at = time.monotonic() + seconds
         kill_processes.pause(lambda: self._processes([attempt]))
+        self._pause_container(attempt, is_over=False)
 
     def resume(self, attempt_id: int) -> None:
         """Continue the processes of an attempt; does nothing if they are not paused."""
@@ -439,13 +452,26 @@ class Children:
             return
         attempt.resume_at = None
         kill_processes.resume(self._processes([attempt]))
+        self._pause_container(attempt, is_over=True)
+
+    def _pause_container(self, attempt: RunningAttempt, *, is_over: bool) -> None:
+        pid = None if attempt.container is None else attempt.container.pause(is_over=is_over)
+        if pid is not None:
+            self._helper_pids.add(pid)
 
     def _send_sigterm(self) -> None:
         """Send SIGTERM to all processes of the attempts stopped since the last call."""
         if self._to_terminate:
-            kill_processes.terminate(self._processes(self._to_terminate))
+            kill_processes.terminate(self._to_signal(self._to_terminate))
             self._to_terminate = []
             failpoint("runner.after_sigterm")
+
+    def _to_signal(self, attempts: list[RunningAttempt]) -> list[Process]:
+        """The processes of these attempts; of a container, only the one that passes signals on."""
+        contained = [attempt.pid for attempt in attempts if attempt.container is not None]
+        found = self._processes(attempt for attempt in attempts if attempt.container is None)
+        firsts = (read_process(pid) for pid in contained if pid in self._by_pid)
+        return [*found, *(process for process in firsts if process is not None)]
 
     def _processes_by_attempt(self) -> dict[int, list[Process]]:
         leaders = {attempt.pid: Leader(attempt.order.attempt) for attempt in self._ending}
@@ -455,12 +481,12 @@ class Children:
             self._tag_base, leaders, os.getpid(), cgroups=self._cgroups.attempts_by_pid()
         )
 
-    def _processes(self, attempts: Iterable[_Attempt]) -> list[Process]:
+    def _processes(self, attempts: Iterable[RunningAttempt]) -> list[Process]:
         """The processes of these attempts, from one pass over the process table."""
         found = self._processes_by_attempt()
         return [one for attempt in attempts for one in found.get(attempt.order.attempt, ())]
 
-    def _kill(self, attempts: list[_Attempt], now: float) -> None:
+    def _kill(self, attempts: list[RunningAttempt], now: float) -> None:
         """Kill attempts whose grace period is over; survivors are retried with a backoff."""
         retries = {attempt.order.attempt: attempt.kills for attempt in attempts}
         pauses, stuck = kill_processes.kill_attempts(
@@ -470,7 +496,7 @@ class Children:
             attempt.kill_at = now + pauses[attempt.order.attempt]
         self.stuck += stuck
 
-    def _warn(self, attempt: _Attempt) -> None:
+    def _warn(self, attempt: RunningAttempt) -> None:
         """Send the signal that announces the time limit, as requested by the job.
 
         Only the program itself gets it: most worker processes would die of it, and so would a shell
@@ -501,8 +527,10 @@ class Children:
                 times.append(attempt.resume_at)
             if attempt.log is not None and attempt.log.temporary is not None:
                 times.append(attempt.mono + UNNAMED_SECONDS)
-            if attempt.pipe is not None:
+            if attempt.report is not None:
                 times.append(attempt.poll_at)
+            if attempt.container is not None and attempt.container.gives_up_at is not None:
+                times.append(attempt.container.gives_up_at)
         servers = None if self._servers is None else self._servers.next_deadline()
         if servers is not None:
             times.append(servers)
@@ -513,7 +541,7 @@ class Children:
         now = time.monotonic()
         to_kill = []
         for attempt_id, attempt in list(self._by_attempt.items()):
-            if attempt.pipe is not None and now >= attempt.poll_at:
+            if attempt.report is not None and now >= attempt.poll_at:
                 self._poll_start(attempt, now)
             if attempt.log is not None and now >= attempt.mono + UNNAMED_SECONDS:
                 attempt.log.publish()
@@ -551,8 +579,11 @@ class Children:
             attempt = self._by_pid.pop(pid, None)
             if attempt is None:  # an orphan of a job, or a helper process
                 self._helper_pids.discard(pid)
+                for one in self._ending:
+                    if one.container is not None:
+                        one.container.removed(pid)
                 continue
-            if attempt.pipe is not None:
+            if attempt.report is not None:
                 self._poll_start(attempt, time.monotonic())
             attempt.outcome = Outcome(
                 attempt=attempt.order.attempt,
@@ -586,9 +617,13 @@ class Children:
         left = []
         for attempt in self._ending:
             processes = alive.get(attempt.order.attempt)
-            if processes and not attempt.order.keep_children:
+            if attempt.container is not None and not self._is_container_gone(attempt):
                 left.append(attempt)
-                if attempt.kill_at is None:
+            elif processes and not attempt.order.keep_children:
+                left.append(attempt)
+                if attempt.kill_at is None and attempt.container is not None:
+                    attempt.kill_at = time.monotonic() + _CONTAINER_GRACE_SECONDS
+                elif attempt.kill_at is None:
                     kill_processes.terminate(processes)
                     attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
@@ -606,6 +641,18 @@ class Children:
                 else:
                     over.append(attempt.outcome)
         self._ending = left
+
+    def _is_container_gone(self, attempt: RunningAttempt) -> bool:
+        """Whether a container has ended; remove it if the engine's process was killed or failed."""
+        container, now = attempt.container, time.monotonic()
+        assert container is not None
+        if attempt.outcome is not None and attempt.outcome.status == 0:
+            return True  # the engine has removed it
+        if container.removal is None and not container.is_gone:
+            pid = container.remove(now)
+            if pid is not None:
+                self._helper_pids.add(pid)
+        return container.is_gone or container.is_overdue(now)
 
     def record_exits_again(self) -> None:
         """Record exits again, because the journal segment that has them is about to be removed."""
@@ -657,7 +704,7 @@ def _not_started(order: Order, failure: StartFailed) -> Outcome:
         attempt=order.attempt,
         status=failure.exit_code << 8,
         ended_at=time.time(),
-        reason="start_failed",
+        reason=failure.cause,
         detail=str(failure),
     )
 

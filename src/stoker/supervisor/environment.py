@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.formats.limit_signal import parse_warning
-from stoker.core.formats.slurm_environment import MARK, started_variables
+from stoker.core.formats.slurm_environment import MARK, array_variables, started_variables
 from stoker.core.model import Device, ReadyJob
 from stoker.supervisor.logs import metrics_path, progress_path, requeue_path, stop_path
 
@@ -40,8 +40,9 @@ def job_environment(
     if memory is not None:
         env["STOKER_GPU_MEM_MIB"] = str(memory >> 20)
     if job.batch is not None:
+        index = job.batch_index if job.array_index is None else job.array_index
         env["STOKER_ARRAY_ID"] = str(job.batch)
-        env["STOKER_ARRAY_INDEX"] = str(job.batch_index)
+        env["STOKER_ARRAY_INDEX"] = str(index)
     if job.sweep is not None:
         env["STOKER_SWEEP_ID"] = str(job.sweep)
     if job.warn is not None:
@@ -53,4 +54,6 @@ def job_environment(
         if MARK in job.variables:
             gpus = (device.visible for device in devices)
             env |= started_variables(job.id, job.name or "", number, gpus)
+        if job.array_index is not None:
+            env |= array_variables(job.variables, job.batch or job.id, job.array_index)
     return env

@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 import sys
 
+from stoker.supervisor.environments.container_engines import remove_all
 from stoker.supervisor.kill_processes import kill_all
 
 
@@ -15,6 +16,7 @@ def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     kill_all(int(sys.argv[1]), timeout=5.0)
+    remove_all(int(sys.argv[1]))
 
 
 if __name__ == "__main__":

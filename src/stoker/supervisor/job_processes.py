@@ -7,7 +7,8 @@ its nearest ancestor for which one of these rules decides,
     is the attempt's first process, known by PID and start time, or
     is in the session that the first process leads, or
     is in the attempt's cgroup, where available (job_cgroups.py), or
-    is orphaned and was started with the attempt's tag in its environment.
+    is orphaned and was started with the attempt's tag in its environment; so is the first process
+    of a container, whose parent belongs to the container engine.
 
 Daemons and runners detach themselves and belong to no attempt. A job inside a job (`stoker run` in
 a submitted script) belongs to both: to the inner one by its tag, to the outer one by its ancestors.
@@ -43,6 +44,8 @@ class Leader(Record):
 
 
 _NONE: Mapping[int, Leader] = {}
+# The parents of containers of docker and podman; the kernel cuts names to 15 bytes.
+_CONTAINER_PARENTS = ("containerd-shim", "conmon")
 
 
 def processes_by_attempt(
@@ -166,7 +169,9 @@ class _Search:
             return parent == self._root
         if parent <= 1 or parent == self.me or parent not in self.table:
             return True
-        return read_tag(parent) == DETACHED or name_of(parent) == "systemd"
+        if read_tag(parent) == DETACHED:
+            return True
+        return name_of(parent) in ("systemd", *_CONTAINER_PARENTS)
 
     def _attempt_in_environment(self, process: Process) -> int | None:
         for tag in reversed(tags_in_environment(process.pid)):

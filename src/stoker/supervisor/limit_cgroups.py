@@ -131,9 +131,10 @@ def _is_ours(pid: int) -> bool:
     """Whether a process is Stoker's, or has exited."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"stoker" in file.read(4096)
+            words = file.read(4096).split(b"\0")
     except OSError:
         return True
+    return any(os.path.basename(one) == b"stoker" or one[:7] == b"stoker." for one in words)
 
 
 def _move_processes(source: str, target: str) -> None:

@@ -56,7 +56,10 @@ class Order(Record):
     measures_memory: bool = False  # of all its processes, while it runs
     memory_limit: int | None = None  # bytes; more kills it, where cgroups allow that
     cpu_limit: int = 0  # cores; 0: none
+    code_check: str = ""  # a file of code/check_files.py: compare the code before the start
+    code_note: str = ""  # what is known about changes of the code; the first line of the log
     cgroup: str = ""  # the parent cgroup for its limits; empty: that of the parent
+    activation: tuple[str, ...] = ()  # K=V of its environment (core/activation.py)
 
 
 class AttemptStarted(Record):
@@ -68,6 +71,8 @@ class AttemptStarted(Record):
     mono: float
     pid_started: int = 0  # clock ticks since boot (process_table.py); 0: not known
     note: str | None = None  # why a warm start became a cold one
+    python: str = ""  # version of the Python that it runs; "": not known
+    code_note: str = ""  # how its code has changed since its submit
 
 
 class Refused(Record):

@@ -17,15 +17,20 @@ import select
 import time
 from collections.abc import Iterable
 
+from stoker.core.activation import is_in_container
 from stoker.core.model import Outcome
 from stoker.core.record import Record
-from stoker.supervisor import job_processes, kill_processes
+from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
 from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
 from stoker.supervisor.used_resources import UsedResources, read_used_resources
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.supervisor.environments.running_container import RunningContainer
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
@@ -35,7 +40,7 @@ _SAMPLE_SECONDS = 1.0  # of CPU time and memory
 _STATUS_SECONDS = 5.0
 _LEFTOVER_GRACE_SECONDS = 2.0
 _MAX_HANDLES = 1000
-# How a process ends that was forked for a job and has executed nothing of it (fork_server.py).
+# How a process ends that was forked for a job and has executed nothing of it (forked_job.py).
 _ABANDONED_SIGNAL = 61
 
 
@@ -74,15 +79,16 @@ class Adoption(Record):
     ends_by: float | None = None  # its time limit (monotonic)
     grace: float = 10.0
     exited: Outcome | None = None  # how its first process exited, if known
+    activation: tuple[str, ...] = ()  # of its job, if it may have a container
 
 
 class _Orphan:
     __slots__ = (
-        "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid", "reason",
-        "resume_at", "status", "used",
+        "container", "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid",
+        "reason", "resume_at", "status", "used",
     )  # fmt: skip
 
-    def __init__(self, adoption: Adoption) -> None:
+    def __init__(self, adoption: Adoption, tag_base: int) -> None:
         self.pid = adoption.pid
         self.leader: Leader | None = None
         if adoption.pid is not None and adoption.pid_started is not None:
@@ -97,6 +103,12 @@ class _Orphan:
         self.status: int | None = None
         self.ended_at: float | None = None
         self.used = UsedResources()
+        self.container: RunningContainer | None = None
+        if is_in_container(adoption.activation):
+            from stoker.supervisor.environments.running_container import container_of
+
+            tag = process_tags.tag_of(tag_base, adoption.attempt)
+            self.container = container_of(adoption.activation, dict(os.environb), tag)
         if adoption.exited is not None:
             exited = adoption.exited
             self.used = UsedResources(
@@ -130,13 +142,14 @@ class Orphans:
         adopted = set()
         table = read_processes()
         by_tag = job_processes.first_processes(self._tag_base, table)
-        candidates = {one.attempt: _Orphan(one) for one in adoptions}
+        candidates = {one.attempt: _Orphan(one, self._tag_base) for one in adoptions}
         found = self._processes(candidates.values(), table)
         for attempt, orphan in candidates.items():
             processes = found.get(attempt, [])
             if orphan.ended_at is None:
                 self._open_handle(attempt, orphan, by_tag.get(attempt))
-            if orphan.handle is None and not processes:
+            # A container may be left although all processes of the job were killed.
+            if orphan.handle is None and not processes and orphan.container is None:
                 continue
             self._by_attempt[attempt] = orphan
             adopted.add(attempt)
@@ -194,8 +207,11 @@ class Orphans:
         if orphan.reason is None:
             orphan.reason = reason
         if orphan.kill_at is None:
-            found = self._processes(self._by_attempt.values())
-            kill_processes.terminate(found.get(attempt, ()))
+            processes = self._processes(self._by_attempt.values()).get(attempt, [])
+            if orphan.container is not None and orphan.handle is not None:
+                # The process of the engine passes the signal on to the container.
+                processes = [process for process in processes if process.pid == orphan.pid]
+            kill_processes.terminate(processes)
         orphan.kill_at = kill_at if orphan.kill_at is None else min(kill_at, orphan.kill_at)
         orphan.ends_by = orphan.resume_at = None
 
@@ -264,6 +280,9 @@ class Orphans:
             if orphan.handle is not None:
                 continue
             processes = alive.get(attempt)
+            container = None if orphan.status == 0 else orphan.container
+            if container is not None and not container.wait_for_removal(time.monotonic()):
+                continue
             if not processes:
                 del self._by_attempt[attempt]
                 cgroups = JobCgroups.load(self._folder)

@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from stoker.boot import boot_id
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.children import Children
@@ -40,15 +41,6 @@ SOCKET_NAME = "runner.sock"
 _RETRY_SECONDS = 1.0
 _ERROR_PAUSE_SECONDS = 0.05
 _IGNORED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGPIPE, signal.SIGTTOU)
-
-
-def boot_id() -> str:
-    """The kernel's boot ID; tests override it with STOKER_BOOT_ID."""
-    override = os.environ.get("STOKER_BOOT_ID")
-    if override:
-        return override
-    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-        return file.read().strip()
 
 
 class Runner:
@@ -179,6 +171,7 @@ class Runner:
         """Launch, or refuse an order that this release cannot decode; the job then stays queued."""
         try:
             fields["argv"], fields["devices"] = tuple(fields["argv"]), tuple(fields["devices"])
+            fields["activation"] = tuple(fields.get("activation", ()))
             order = from_fields(Order, fields)
             known = self._contexts[order.context]
         except (ValueError, TypeError, KeyError) as error:

@@ -36,6 +36,7 @@ class RunnerClient:
         self._log_limit = log_limit
         self._known_contexts: set[int] = set()
         self._safe_before: int | None = None
+        self._refused: list[Refused] = []  # orders that this runner would not understand
         self._unknown: set[str] = set()  # unknown kinds of messages that were logged
         self.is_fresh = False
         self.is_connected = True
@@ -123,6 +124,13 @@ class RunnerClient:
             for descriptor in lease:
                 os.close(descriptor)
             return
+        if order.activation and self.is_of_another_release:
+            # It would ignore the environment, and run the command outside of it.
+            for descriptor in lease:
+                os.close(descriptor)
+            why = "the runner is of an older release; jobs with an environment wait for a new one"
+            self._refused.append(Refused(order.attempt, why))
+            return
         if order.context not in self._known_contexts:
             self._known_contexts.add(order.context)
             self._wire.send("context", {"id": order.context, **context._asdict()})
@@ -147,7 +155,10 @@ class RunnerClient:
             return [], False
         self._wire.flush()
         messages, is_alive = self._wire.receive()
-        return [event for m in messages if (event := self._decode(*m)) is not None], is_alive
+        refused: list[RunnerEvent] = [*self._refused]
+        self._refused.clear()
+        decoded = [event for m in messages if (event := self._decode(*m)) is not None]
+        return [*refused, *decoded], is_alive
 
     def _decode(self, kind: str, fields: dict[str, Any]) -> RunnerEvent | None:
         try:

@@ -46,6 +46,7 @@ Environment = dict[bytes, bytes]
 # (program, arguments, environment, descriptors as file actions) -> PID
 SpawnFunction = Callable[[bytes, list[bytes], Environment, list[tuple[int, int, int]]], int]
 _MFD_NOEXEC_SEAL = 8
+_NOTE = "note "
 
 
 def encode_environment(pairs: Iterable[tuple[str, str]]) -> Environment:
@@ -59,9 +60,10 @@ class HostError(Exception):
 class StartFailed(Exception):
     """This job cannot be started: no such program or folder, or no permission."""
 
-    def __init__(self, exit_code: int, text: str) -> None:
+    def __init__(self, exit_code: int, text: str, cause: str = "start_failed") -> None:
         super().__init__(text)
         self.exit_code = exit_code
+        self.cause = cause
 
 
 class Spawner:
@@ -91,7 +93,7 @@ class Spawner:
         mask = os.umask(context.umask)
         try:
             start = self._tagged(tag, order.cpus)
-            return self._start(order, context, env, inherited, log, opened, start)
+            return self._start(order, context, env, tag, inherited, log, opened, start)
         except OSError as error:
             start_error = as_start_error(error)
             if isinstance(start_error, StartFailed):
@@ -133,6 +135,10 @@ class Spawner:
         cwd = to_system(context.cwd)
         paths = [cwd]
         paths += [to_system(p) for p in (order.stdout, order.stderr, order.folder) if p]
+        if order.activation:
+            from stoker.supervisor.environments.activate import activation_paths
+
+            paths += [to_system(path) for path in activation_paths(order.activation)]
         program = to_system(context.shell if order.shell else order.argv[0])
         if b"/" in program:
             return self._mounts.any_may_hang(paths, [os.path.join(cwd, program)])
@@ -159,6 +165,31 @@ class Spawner:
             for descriptor in opened:
                 os.close(descriptor)
 
+    def write_note(self, order: Order, context: Context) -> None:
+        """Write the first line of the log of an attempt that another process starts."""
+        try:
+            files = self.open_files(order, context, None)
+        except (HostError, StartFailed):
+            return  # the database has it too
+        _write_note(order, {1: files[1]})
+        for descriptor in files:
+            os.close(descriptor)
+
+    def fork_comparison(self, order: Order) -> tuple[int, int]:
+        """Compare the code of an attempt in a process that may hang; returns its PID and a pipe.
+
+        The pipe contains the difference (see `StartReport`). Raises HostError or StartFailed.
+        """
+        return _fork(lambda report: self._compare(order, report))
+
+    def _compare(self, order: Order, report: int) -> None:
+        """In the child. Never returns."""
+        try:
+            _leave_parent({self._null, report})
+            _with_code_note(order, report)
+        finally:
+            os._exit(0)
+
     def output_may_hang(self, order: Order) -> bool:
         """Whether `open_files` would use a file system that may hang."""
         paths = [to_system(p) for p in (order.stdout, order.stderr, order.folder) if p]
@@ -176,44 +207,33 @@ class Spawner:
         """Start an attempt in a fork that may hang; returns its PID and a pipe.
 
         The pipe is closed when the program is executed, and contains the error if that failed (see
-        `read_failure`).
+        `StartReport`).
         """
-        try:
-            reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        except OSError as error:
-            raise as_start_error(error) from None
         self._mark(tag, order.cpus)
         try:
-            pid = os.fork()
-            if pid == 0:
-                self._run_child(order, context, env, inherited, log, writing)
-        except OSError as error:
-            os.close(reading)
-            raise as_start_error(error) from None
+            return _fork(
+                lambda report: self._run_child(order, context, env, tag, inherited, log, report)
+            )
         finally:
             self._unmark()
-            os.close(writing)
-        return pid, reading
 
     def _run_child(
         self,
         order: Order,
         context: Context,
         env: Environment,
+        tag: int,
         inherited: Sequence[int],
         log: int | None,
         report: int,
     ) -> None:
         """In the child: execute the program, or report the error. Never returns."""
         try:
-            # A child that hangs must not hold the locks and connections of the parent.
-            close_others({self._null, report, *inherited, -1 if log is None else log})
-            os.setsid()
-            for number in DEFAULT_SIGNALS:
-                signal.signal(number, signal.SIG_DFL)
-            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            _leave_parent({self._null, report, *inherited, -1 if log is None else log})
             os.umask(context.umask)
-            self._start(order, context, env, inherited, log, [], _execute_here)
+            if order.code_check:
+                order = _with_code_note(order, report)
+            self._start(order, context, env, tag, inherited, log, [], _execute_here)
         except OSError as error:
             _report(report, as_start_error(error), order, log)
         except (HostError, StartFailed) as error:
@@ -226,6 +246,7 @@ class Spawner:
         order: Order,
         context: Context,
         env: Environment,
+        tag: int,
         inherited: Sequence[int],
         log: int | None,
         opened: list[int],
@@ -238,11 +259,18 @@ class Spawner:
         files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
         # dup2 onto itself clears close-on-exec, so that the child inherits the descriptor.
         files += [(os.POSIX_SPAWN_DUP2, number, number) for number in inherited]
-        for number, descriptor in _open_output(order, log, opened).items():
+        output = _open_output(order, log, opened)
+        if order.code_note:
+            _write_note(order, output)
+        for number, descriptor in output.items():
             files.append((os.POSIX_SPAWN_DUP2, descriptor, number))
         argv = [to_system(word) for word in order.argv]
         if order.shell:
             argv = _shell_words(argv[0], to_system(context.shell), opened, files)
+        if order.activation:
+            from stoker.supervisor.environments.activate import activate
+
+            argv, env = activate(order, context, env, argv, tag)
         return _run(argv, env, files, start)
 
     def _enter(self, cwd: str) -> None:
@@ -251,6 +279,40 @@ class Spawner:
             os.chdir(to_system(cwd))
         except OSError as error:
             raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
+
+
+def _fork(run: Callable[[int], None]) -> tuple[int, int]:
+    """Call `run` in a child with a pipe to report to; returns the child's PID and our end.
+
+    `run` must not return. Raises HostError or StartFailed.
+    """
+    try:
+        reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise as_start_error(error) from None
+    try:
+        pid = os.fork()
+        if pid == 0:
+            run(writing)
+    except OSError as error:
+        os.close(reading)
+        raise as_start_error(error) from None
+    finally:
+        os.close(writing)
+    return pid, reading
+
+
+def _leave_parent(kept: set[int]) -> None:
+    """In a forked child: a session of its own, and the signals of a new process.
+
+    A child that hangs must not hold the locks and connections of the parent: of its descriptors,
+    only `kept` stay open.
+    """
+    close_others(kept)
+    os.setsid()
+    for number in DEFAULT_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def close_others(kept: set[int]) -> None:
@@ -262,24 +324,60 @@ def close_others(kept: set[int]) -> None:
     os.closerange(first, os.sysconf("SC_OPEN_MAX"))
 
 
+def _with_code_note(order: Order, report: int) -> Order:
+    """In the child: compare the code of a job, and report how it has changed."""
+    from stoker.code.check_files import difference
+
+    note = difference(order.code_check)
+    if note:
+        os.write(report, f"{_NOTE}{note[:1000]}\n".encode("utf-8", "surrogateescape"))
+    return order._replace(code_note=note)
+
+
+def _write_note(order: Order, output: dict[int, int]) -> None:
+    """Write the first line of a log."""
+    if 1 in output:
+        try:
+            os.write(output[1], to_system(f"stoker: {order.code_note}\n"))
+        except OSError:
+            pass  # the database has it too
+
+
 def _report(pipe: int, error: HostError | StartFailed, order: Order, log: int | None) -> None:
-    code = 0
+    code, cause = 0, "-"
     if isinstance(error, StartFailed):
-        code = error.exit_code
+        code, cause = error.exit_code, error.cause
         _log_failure(order, error, log)
-    os.write(pipe, f"{code} {error}".encode("utf-8", "surrogateescape")[:4000])
+    os.write(pipe, f"{code} {cause} {error}".encode("utf-8", "surrogateescape")[:4000])
 
 
-def read_failure(pipe: int) -> HostError | StartFailed | None:
-    """Why a forked start failed; None if the program was executed.
+class StartReport:
+    """What the child of a forked start reports through its pipe until it executes its program."""
 
-    Raises BlockingIOError while the result is not known.
-    """
-    data = os.read(pipe, 4096)
-    if not data:
-        return None
-    code, _, text = data.decode("utf-8", "surrogateescape").partition(" ")
-    return StartFailed(int(code), text) if int(code) else HostError(text)
+    __slots__ = ("_data", "_pipe", "code_note", "failure")
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._data = b""
+        self.code_note = ""  # how the code of the job has changed since its submit
+        self.failure: HostError | StartFailed | None = None  # None: the program was executed
+
+    def close(self) -> None:
+        """Take no report."""
+        os.close(self._pipe)
+
+    def read(self) -> None:
+        """Read the whole report. Raises BlockingIOError while it is not complete."""
+        while data := os.read(self._pipe, 4096):
+            self._data += data
+        os.close(self._pipe)
+        text = self._data.decode("utf-8", "surrogateescape")
+        if text.startswith(_NOTE):
+            note, _, text = text.partition("\n")
+            self.code_note = note.removeprefix(_NOTE)
+        if text:
+            code, cause, why = text.split(" ", 2)
+            self.failure = StartFailed(int(code), why, cause) if int(code) else HostError(why)
 
 
 def as_start_error(error: OSError) -> HostError | StartFailed:
@@ -312,8 +410,8 @@ def _open_log(name: str, own: bool, number: int) -> int:
         # A path that the user chose: the first attempt truncates it, a retry appends.
         try:
             return open_for_output(path, truncate=number == 1)
-        except FileNotFoundError:  # `-o logs/%j.txt` in a folder without `logs`
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+        except (FileNotFoundError, NotADirectoryError):  # `-o logs/%j.txt` without `logs`
+            _make_output_folder(os.path.dirname(path))
             return open_for_output(path, truncate=number == 1)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
@@ -321,6 +419,16 @@ def _open_log(name: str, own: bool, number: int) -> int:
     except FileNotFoundError:  # the first job of its thousand
         _make_folder(os.path.dirname(name))
         return os.open(path, flags, 0o600)
+
+
+def _make_output_folder(path: bytes) -> None:
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        if error.errno in _HOST_ERRORS:
+            raise
+        text = f"cannot create the folder {os.fsdecode(path)} of its output: {error.strerror}"
+        raise StartFailed(126, text) from None
 
 
 def _log_failure(order: Order, failure: StartFailed, log: int | None) -> None:

@@ -1,4 +1,4 @@
-"""Start, repeat, extend, stop, resume, rerun and remove sweeps.
+"""Start, repeat, extend, add values, stop, resume, rerun and remove sweeps.
 
 A sweep is identified by its name, or by its command and folder; a trial by its parameters and
 command. Starting the same sweep again therefore adds only new points and runs only trials that no
@@ -11,24 +11,35 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, has_stop
 from stoker.client.trials import Trials, chunks, is_missing, listed, sweep_folder
+from stoker.code.snapshot_store import Snapshot
 from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural_word
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
+from stoker.core.snapshot_context import WISHES, original_folder
 from stoker.core.states import ACTIVE, RUNNING, STARTING, SUBMITTED, WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
-from stoker.store import contexts, dependencies, submit_tokens, sweeps
+from stoker.store import contexts, dependencies, snapshots, submit_tokens, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import context_id, take_ids
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.sweeps import methods, names, spec
+from stoker.sweeps.added_values import (
+    extend_problem,
+    make_point,
+    values_problem,
+    with_point,
+    with_values,
+)
 from stoker.sweeps.identity import identity, meaning
+from stoker.sweeps.search_space import Axis
 from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MAX_TRIALS, SweepSpec, stop_seconds
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, point_from_json
@@ -42,7 +53,7 @@ _MAX_EARLIER = 50  # a notebook creates a new function each time a cell runs
 # Fields of JobSpec that differ between the jobs of a sweep, or that the sweep sets itself.
 _OF_ONE_JOB = (
     "argv", "context", "shell", "request", "name", "after", "begin_at", "stdout", "stderr",
-    "dedupe", "variables", "sweep", "fair_share_group",
+    "dedupe", "variables", "sweep", "fair_share_group", "array", "array_index",
 )  # fmt: skip
 _OF_BASE = tuple(field for field in JobSpec._fields if field not in _OF_ONE_JOB)
 
@@ -79,25 +90,37 @@ def start(
     is_suggested: bool = False,
     on_progress: Callable[[int], None] | None = None,
     token: str | None = None,
+    change: Callable[[SweepSpec], SweepSpec] | None = None,
+    only_new: bool = False,
 ) -> Started:
     """Submit a job for every point that has neither a result nor a job.
 
     `is_suggested` means that the name was derived from a file name: the same file name in another
     folder is then another sweep. `on_progress` is called with the number of points submitted so
-    far. Calls with the same `token` report the same jobs. Raises UsageError or Unavailable before
-    anything is written.
+    far. Calls with the same `token` report the same jobs. `change` makes the new definition from
+    the one that is stored at this moment, so that two changes at a time are not lost. With
+    `only_new`, trials that were cancelled or lost do not run again, and a stopped search stays
+    stopped. Raises UsageError, Conflict or Unavailable before anything is written.
     """
     db, state_dir = queue.db, queue.settings.state_dir
     check_search(given)
     is_adaptive = given.method in ADAPTIVE
     if not is_adaptive:
         methods.points(given.seeded(""))  # raises if the points cannot be enumerated
-    with db.transaction():
-        known, name, given = _find_sweep(db, given, base.context, is_suggested)
-        sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
-        sweeps.start_counting(db, sweep)
-        before_token = None if token is None else _before_token(db, token, sweep, known is None)
-        failpoint("sweep.before_commit")
+    try:
+        base, taken = _in_snapshot(queue, base)
+        with db.transaction():
+            known, name, given = _find_sweep(db, given, base.context, is_suggested)
+            if change is not None:
+                given = change(spec.from_json(json.loads(sweeps.get(db, name).spec)))
+            sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
+            if taken is not None:
+                snapshots.save(db, taken, time.time())
+            sweeps.start_counting(db, sweep, goes_on=not (only_new and is_adaptive))
+            before_token = None if token is None else _before_token(db, token, sweep, known is None)
+            failpoint("sweep.before_commit")
+    finally:
+        queue.release_snapshots()
     rows = sweeps.trials(db, sweep)
     trials = Trials(db, state_dir, sweep, given, base)
     new: list[int] = []
@@ -123,9 +146,10 @@ def start(
                 new += trials.add(fresh) if fresh else []
                 if on_progress is not None:
                     on_progress(len(requested))
-        again = trials.run_again(
-            row for row in rows if is_missing(row) and row.identity in requested
-        )
+        if not only_new:
+            again = trials.run_again(
+                row for row in rows if is_missing(row) and row.identity in requested
+            )
         if _is_driven(given) and not is_adaptive:
             with db.transaction():  # only now: the driver would end a sweep without trials
                 sweeps.set_driven(db, sweep)
@@ -147,6 +171,14 @@ def start(
         started_daemon=started_daemon,
         listed=None if is_adaptive else len(requested),
     )
+
+
+def _in_snapshot(queue: Queue, base: JobSpec) -> tuple[JobSpec, Snapshot | None]:
+    """The jobs of a sweep in a snapshot, if they wish for one: all its trials share it."""
+    if base.snapshot not in WISHES:
+        return base, None
+    base = queue.snapshots.take_one(base)
+    return base, None if base.snapshot is None else queue.snapshots.taken(base.snapshot)
 
 
 def _before_token(db: Database, token: str, sweep: int, is_new: bool) -> dict[str, Any]:
@@ -177,18 +209,21 @@ def preview(
 
 
 def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:
-    """Yield the points of new finite [[include]] tables in an edited adaptive sweep.
+    """Yield the added points, and those of new finite [[include]] tables, in an adaptive sweep.
 
     The search might never propose them, although the user listed them explicitly.
     """
     if known is None:
         return
+    yield from given.points
     before = spec.from_json(json.loads(known.spec)).space.grids
     for grid in given.space.grids[1:]:
         alone = given.space._replace(grids=(grid,))
         size = alone.size.points
         if grid not in before and size is not None and size <= _MAX_INCLUDED:
-            yield from methods.points(given._replace(space=alone, method="grid", trials=None))
+            yield from methods.points(
+                given._replace(space=alone, method="grid", trials=None, points=())
+            )
 
 
 def check_search(given: SweepSpec) -> None:
@@ -239,23 +274,87 @@ def trials_ignoring_stop(state_dir: str, trials: Iterable[TrialRow]) -> list[int
 
 
 def extend(
-    queue: Queue, name: str, trials: int, on_progress: Callable[[int], None] | None = None
+    queue: Queue,
+    name: str,
+    trials: int,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    expected: int | None = None,
 ) -> Started:
-    """Add this many trials to a random or adaptive sweep. Raises Conflict for other sweeps."""
+    """Add this many trials to a random or adaptive sweep. Raises Conflict for other sweeps.
+
+    `expected`: the number of trials that the caller believes it has. Raises Conflict if it has
+    another one, so that a repeated request does not extend the sweep twice.
+    """
     row, given, base = load(queue.db, name)
-    if given.trials is None:
-        why = "has no limit on trials" if given.method in ADAPTIVE else "already runs every point"
-        raise Conflict(
-            f"cannot extend `{name}`: it {why}",
-            "start it again with more values, or with --trials",
-        )
-    more = given.more + trials
-    if given.trials + more > MAX_TRIALS:
-        raise UsageError(
-            f"`{name}` would have {given.trials + more:,} trials; the limit is {MAX_TRIALS:,}"
-        )
-    extended = given._replace(more=more, name=name)
-    return start(queue, extended, base, row.same_fails or 0, on_progress=on_progress)
+
+    def extended(now: SweepSpec) -> SweepSpec:
+        problem = extend_problem(now)
+        if problem is not None:
+            raise Conflict(f"cannot extend `{name}`: it {problem.reason}", problem.hint)
+        assert now.trials is not None
+        if expected is not None and now.total_trials != expected:
+            raise Conflict(
+                f"`{name}` has {now.total_trials} trials, not {expected}: it was changed meanwhile",
+                "look at the sweep again before you extend it",
+            )
+        more = now.more + trials
+        if now.trials + more > MAX_TRIALS:
+            raise UsageError(
+                f"`{name}` would have {now.trials + more:,} trials; the limit is {MAX_TRIALS:,}"
+            )
+        return now._replace(more=more)
+
+    extended(given)  # raises before the daemon or a search is needed
+    named = given._replace(name=name)
+    return start(queue, named, base, row.same_fails or 0, on_progress=on_progress, change=extended)
+
+
+def add_values(
+    queue: Queue,
+    name: str,
+    added: Sequence[Axis],
+    *,
+    is_point: bool = False,
+    on_progress: Callable[[int], None] | None = None,
+) -> Started:
+    """Add values of parameters, or one point, to a sweep, and run only what is new.
+
+    Trials that exist keep their numbers and do not run again. The new definition is stored in one
+    transaction before the first trial, so repeating the call after a crash adds the rest; a call
+    that adds nothing new changes nothing. Raises Conflict if the method does not list its points.
+    """
+    row, given, base = load(queue.db, name)
+    change = partial(_with_added, queue.db, row.id, added=added, is_point=is_point)
+    change(given)
+    named = given._replace(name=name)
+    return start(
+        queue, named, base, row.same_fails or 0, on_progress=on_progress, change=change,
+        only_new=True,
+    )  # fmt: skip
+
+
+def preview_added(
+    queue: Queue, name: str, added: Sequence[Axis], *, is_point: bool = False
+) -> SweepPreview:
+    """Return what `add_values` would do, without any change; `missing` is not run by it."""
+    row, given, base = load(queue.db, name)
+    changed = _with_added(queue.db, row.id, given, added=added, is_point=is_point)
+    return preview(queue, changed._replace(name=name), base)
+
+
+def _with_added(
+    db: Database, sweep: int, given: SweepSpec, *, added: Sequence[Axis], is_point: bool
+) -> SweepSpec:
+    if is_point:
+        point = make_point(given.space, added)
+        if identity(given.template, point) in sweeps.identities(db, sweep):
+            return given
+        return with_point(given, added)
+    problem = values_problem(given)
+    if problem is not None:
+        raise Conflict(f"cannot add values to `{given.name}`: it {problem.reason}", problem.hint)
+    return with_values(given, added)
 
 
 def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
@@ -309,12 +408,7 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
     Raises Conflict while trials wait or run.
     """
     row = sweeps.get(queue.db, name)
-    active = sweeps.jobs(queue.db, row.id, (*WAITING, *ACTIVE))
-    if active:
-        raise Conflict(
-            f"{len(active)} trials of `{name}` have not finished",
-            f"stop them with: stoker sweep stop --kill {name}",
-        )
+    check_removable(queue, row)
     jobs = sweeps.jobs(queue.db, row.id, ("done", "failed", "cancelled", "lost"))
     with queue.db.transaction():
         sweeps.remove(queue.db, row.id)
@@ -324,6 +418,16 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
 
     shutil.rmtree(sweep_folder(queue.settings.state_dir, row.id, name), ignore_errors=True)
     return len(queue.remove(jobs))
+
+
+def check_removable(queue: Queue, row: SweepRow) -> None:
+    """Raise Conflict while trials of the sweep wait or run."""
+    active = sweeps.jobs(queue.db, row.id, (*WAITING, *ACTIVE))
+    if active:
+        raise Conflict(
+            f"{len(active)} trials of `{row.name}` have not finished",
+            f"stop them with: stoker sweep stop --kill {row.name}",
+        )
 
 
 def load(db: Database, name: str) -> tuple[SweepRow, SweepSpec, JobSpec]:
@@ -345,7 +449,9 @@ def _find_sweep(
         names.check(given.name)
         known = sweeps.by_name(db, given.name)
         count = 1
-        while is_suggested and known is not None and _folder_of(db, known) != context.cwd:
+        while (
+            is_suggested and known is not None and _folder_of(db, known) != original_folder(context)
+        ):
             count += 1
             known = sweeps.by_name(db, f"{given.name}-{count}")
         if count > 1:
@@ -370,12 +476,12 @@ def _earlier(before: SweepSpec, template: Template) -> tuple[Template, ...]:
 
 
 def _folder_of(db: Database, row: SweepRow) -> str:
-    return contexts.load_context(db, row.context).cwd
+    return original_folder(contexts.load_context(db, row.context))
 
 
 def key_of(given: SweepSpec, context: Context) -> str:
     """A key of the command, method and folder; it does not depend on the values."""
-    parts = [meaning(given.template), given.template.shell, given.method, context.cwd]
+    parts = [meaning(given.template), given.template.shell, given.method, original_folder(context)]
     return hashlib.sha256(json.dumps(parts).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -415,4 +521,5 @@ def _base(db: Database, row: SweepRow) -> JobSpec:
     request = Request._make(tuple(part) if isinstance(part, list) else part for part in given)
     fields.update(argv=(), context=contexts.load_context(db, row.context), request=request)
     fields["tags"] = tuple(fields["tags"])
+    fields["activation"] = tuple(fields.get("activation") or ())  # 0.1 stored none
     return from_fields(JobSpec, fields)

@@ -21,6 +21,7 @@ from stoker.client.reports import (
     collect,
     curve_of,
     has_stop,
+    report_sizes,
     source_of,
     stored_collector,
 )
@@ -36,6 +37,7 @@ from stoker.errors import Error, NotFound, Unavailable
 from stoker.settings import Settings, cpu_slots, load_settings
 from stoker.store import changes, dependencies, events, job_queries, meta, sweeps
 from stoker.store.database import Database, open_database
+from stoker.store.device_settings import load_devices
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.parent_death import die_with_parent
@@ -208,7 +210,7 @@ class DrivenSweep:
         """How many trials may run or wait at a time."""
         if self._spec.max_parallel is not None:
             return self._spec.max_parallel
-        devices = job_queries.devices(self._db)
+        devices = load_devices(self._db)
         if self._base.request.gpus and devices:
             return max(1, sum(device.slots for device in devices) // self._base.request.gpus)
         return cpu_slots(self._settings)
@@ -243,8 +245,7 @@ class DrivenSweep:
         if os.path.exists(stop_file):
             self._end_stopped_trial(source.job, stop_file)
             return
-        log = source.stdout or self._places.log(source.job, source.attempts, source.files_dir)
-        sizes = (_size(self._places.metrics(source.job, source.files_dir)), _size(log))
+        sizes = report_sizes(self._places, source)
         if sizes == self._sizes.get(trial.number):
             return
         self._sizes[trial.number] = sizes
@@ -377,6 +378,7 @@ class Driver:
     def _finish(self, row: SweepRow) -> None:
         with self._db.transaction():
             sweeps.end_driving(self._db, row.id, row.spec)
+        wake_daemon(self._settings.state_dir)  # it sends the notification that the sweep finished
 
     def _stop_sweep(self, row: SweepRow, error: Error) -> None:
         """Stop the sweep and record the reason; running jobs continue."""
@@ -385,13 +387,6 @@ class Driver:
             if sweeps.by_name(self._db, row.name) is not None:
                 dependencies.stop_sweep(self._db, row.id, f"{error.message}{hint}", time.time())
         wake_daemon(self._settings.state_dir)
-
-
-def _size(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return 0
 
 
 def main(parent: int) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import chain, islice
 from itertools import count as counting
-from itertools import islice
 
 from stoker.errors import UsageError
 from stoker.sweeps.search_space import MAX_GRID_SIZE, Space
@@ -20,7 +20,8 @@ _MAX_REPEATS = 10_000  # stop sampling after this many known points in a row
 
 
 def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
-    """Yield `count` points; by default as many as the sweep has trials, or all."""
+    """Yield `count` points; by default as many as the sweep has trials, or all, and then the single
+    points that were added to it, which may be among the others."""
     if spec.method in ADAPTIVE:
         raise UsageError(
             f"{spec.method} chooses trials from the results of earlier ones",
@@ -35,7 +36,8 @@ def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
         raise UsageError(
             f"`{name}` is continuous, so {how} needs --trials N", "for example: --trials 100"
         )
-    return islice(_all(spec), wanted)
+    found = islice(_all(spec), wanted)
+    return chain(found, spec.points) if count is None else found
 
 
 def _all(spec: SweepSpec) -> Iterator[Point]:

@@ -120,8 +120,9 @@ PLACEHOLDERS = {
     "devices": "gpu", "cuda": "gpu",
 }  # fmt: skip
 ACTIONS = {  # of `stoker sweep`
-    "list": "ls", "status": "show", "info": "show", "describe": "show", "add": "extend",
-    "more": "extend", "cancel": "stop", "kill": "stop", "pause": "stop", "continue": "resume",
+    "list": "ls", "status": "show", "info": "show", "describe": "show", "more": "extend",
+    "copy": "clone", "duplicate": "clone", "edit": "clone", "append": "add",
+    "cancel": "stop", "kill": "stop", "pause": "stop", "continue": "resume",
     "start": "resume", "retry": "rerun", "restart": "rerun", "delete": "rm", "remove": "rm",
     "forget": "rm",
 }  # fmt: skip

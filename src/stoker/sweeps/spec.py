@@ -12,7 +12,7 @@ from stoker.errors import UsageError, about
 from stoker.sweeps import names, other_names, search_space
 from stoker.sweeps.search_space import MAX_GRID_SIZE, Space
 from stoker.sweeps.template.template import Template
-from stoker.sweeps.values import from_data
+from stoker.sweeps.values import Point, from_data, point_from_json, point_to_json
 
 LISTED = ("grid", "shuffled", "random", "lhs")  # points that do not depend on results
 ADAPTIVE = ("tpe", "gp", "cmaes", "nsgaii")  # points that depend on the results so far
@@ -35,7 +35,8 @@ EARLY_STOP_OPTIONS = {  # the options of each kind of early stopping
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive share cpus mem need on nodes "
     "option on_oom cwd env env_file priority time_limit signal grace retries restartable "
-    "preemptible tag hold keep_children no_bind warm"
+    "preemptible tag hold keep_children no_bind warm notify conda venv uv module "
+    "container mount profile snapshot no_snapshot"
 )
 RESOURCES = tuple(_RESOURCES_WORDS.split())
 
@@ -61,6 +62,7 @@ class SweepSpec(Record):
     lenient: bool = False  # parameters may lack a placeholder; the program reads $STOKER_PARAMS
     more: int = 0  # trials added by `extend`; kept apart because `trials` lays out a hypercube
     earlier: tuple[Template, ...] = ()  # earlier commands of this sweep that have trials
+    points: tuple[Point, ...] = ()  # single points added by `sweep add --point`
 
     @property
     def total_trials(self) -> int | None:
@@ -78,8 +80,12 @@ class SweepSpec(Record):
         return self._replace(seed=int.from_bytes(digest[:4], "big"))
 
     def to_json(self) -> dict[str, object]:
+        fields = self._asdict()
+        fields["points"] = [point_to_json(point) for point in self.points]
+        if not self.points:  # release 0.1 refuses fields that it does not know
+            del fields["points"]
         return {
-            **self._asdict(),
+            **fields,
             "template": self.template.to_json(),
             "space": self.space.to_json(),
             "metric": None if self.metric is None else self.metric._asdict(),
@@ -102,6 +108,7 @@ def make_spec(
     lenient: bool = False,
     more: int = 0,
     earlier: tuple[Template, ...] = (),
+    points: tuple[Point, ...] = (),
 ) -> SweepSpec:
     """Return a checked spec; raises UsageError with the field that is wrong."""
     with about("command"):
@@ -153,6 +160,7 @@ def make_spec(
         lenient=lenient,
         more=more,
         earlier=earlier,
+        points=points,
     )
 
 
@@ -269,4 +277,7 @@ def from_json(stored: dict[str, object]) -> SweepSpec:
     earlier = fields.get("earlier", [])  # missing in specs stored by release 0.1
     assert isinstance(earlier, list)
     fields["earlier"] = tuple(Template.from_json(one) for one in earlier)
+    points = fields.get("points", [])
+    assert isinstance(points, list)
+    fields["points"] = tuple(point_from_json(one) for one in points)
     return SweepSpec(**fields)  # type: ignore[arg-type]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from stoker.client.job_options import check_words
+from stoker.client import option_values as kinds
+from stoker.client.job_options import as_keyword, check_words
 from stoker.client.queue import Queue
+from stoker.client.request_edits import changed_request
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.durations import parse_duration
 from stoker.core.states import FINAL
 from stoker.daemon.status import daemon_pid
-from stoker.errors import Conflict, NotFound, UsageError
+from stoker.errors import Conflict, Error, NotFound, UsageError, name_option
 from stoker.store import history, job_queries, meta
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 
@@ -92,13 +94,35 @@ def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
             raise UsageError("the command is empty")
         check_words((form.command,))
         values["argv"], values["shell"] = pack_words((form.command,)), 1
-    request = None
-    if form.gpus is not None and form.gpus != row.gpus:
-        request = row.request._replace(gpus=form.gpus)
+    request = changed_request(row.request, _request_options(form), as_keyword)
     if not values and request is None:
         raise UsageError("no field to change was given")
     queue.edit(job, values, request)
     return {"changed": 1}
+
+
+# How the fields of the request of a job are checked; 0 and empty values remove them.
+_REQUEST_KINDS = {
+    "gpus": kinds.GPU_COUNT, "cpus": kinds.CORE_COUNT, "gpu_mem": kinds.MEMORY, "mem": kinds.MEMORY,
+    "gpu_ids": kinds.GPU_NAMES, "gpu_model": kinds.NAME, "share": kinds.SHARE,
+}  # fmt: skip
+
+
+def _request_options(form: JobPatch) -> dict[str, object]:
+    """The checked fields of the request that are given."""
+    found: dict[str, object] = {}
+    for key, kind in _REQUEST_KINDS.items():
+        value = getattr(form, key)
+        if value is None:
+            continue
+        try:
+            found[key] = kind.check(value) if value and value != "0" else _EMPTY.get(key, 0)
+        except Error as error:
+            raise name_option(f"`{key}`", error, key) from None
+    return found
+
+
+_EMPTY: dict[str, object] = {"gpu_ids": (), "gpu_model": "", "share": ""}
 
 
 def act_on_gpu(queue: Queue, uuid: str, form: GpuAct) -> dict[str, object]:

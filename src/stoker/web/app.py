@@ -12,12 +12,34 @@ from stoker import __version__
 from stoker.errors import Error
 from stoker.http.guard_request import Refusal
 from stoker.http.middleware import Middleware, MiddlewareConfig
-from stoker.web import routes_read, routes_write
+from stoker.web import (
+    routes_artifacts,
+    routes_curves,
+    routes_folders,
+    routes_notes,
+    routes_read,
+    routes_reports,
+    routes_tables,
+    routes_timeline,
+    routes_write,
+)
 from stoker.web.context import WebContext
 from stoker.web.models import Health
 from stoker.web.responses import error_response, refusal_response
 from stoker.web.static_files import StaticFiles, docs_page
 
+ROUTERS = (
+    routes_write.router,
+    routes_notes.router,
+    routes_reports.router,
+    routes_read.router,
+    routes_artifacts.router,
+    routes_read.operators,
+    routes_curves.router,
+    routes_folders.router,
+    routes_tables.router,
+    routes_timeline.router,
+)  # all routes but those of static files
 _BODY_BYTES = 1 << 20
 _BATCH_BYTES = 16 << 20
 _POLICY = (
@@ -45,8 +67,8 @@ def make_app(web: WebContext) -> ASGIApp:
         openapi_url="/openapi.json", redirect_slashes=False,
     )  # fmt: skip
     app.state.web = web
-    app.include_router(routes_write.router)
-    app.include_router(routes_read.router)
+    for router in ROUTERS:
+        app.include_router(router)
     _add_static_files(app, StaticFiles())
     app.add_exception_handler(Error, _stoker_error)
     app.add_exception_handler(RequestValidationError, _validation_error)

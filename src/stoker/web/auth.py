@@ -178,4 +178,4 @@ def _wrong_method(request: GuardRequest) -> Refusal:
 
 
 def is_api(path: str) -> bool:
-    return path == "/api" or path.startswith("/api/")
+    return path in ("/api", "/metrics") or path.startswith("/api/")

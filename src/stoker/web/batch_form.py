@@ -21,6 +21,7 @@ from stoker.client.job_specs import JobSpecs
 from stoker.client.queue import Queue
 from stoker.core.formats import job_file
 from stoker.core.formats.gpupeasy_text import TextJob, error_in, jobs_in, looks_like_gpupeasy
+from stoker.core.formats.output_patterns import literal_path
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 from stoker.web import job_form
@@ -117,7 +118,7 @@ def _spec_of(base: JobSpec, job: TextJob, output_paths: set[str]) -> JobSpec:
         try:
             spec = job_form.with_argv(base, job.argv)
             output_paths.add(path)
-            return spec._replace(name=job.name, stdout=path)
+            return spec._replace(name=job.name, stdout=literal_path(path))
         except UsageError as error:
             problem = error.message
     raise UsageError(error_in(job.name, problem))

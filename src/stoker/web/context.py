@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
+from stoker.client.curve_cache import CurveCache
+from stoker.client.curve_prefetch import CurvePrefetch
+from stoker.client.database_threads import DatabaseThreads
+from stoker.client.live_state import LiveStateReader
+from stoker.client.log_view import Renderings
+from stoker.client.metric_cache import Reports
+from stoker.client.sweeps_view import SweepCache
+from stoker.client.throttled_cache import ThrottledCache
 from stoker.http.guard_request import GuardRequest
 from stoker.settings import Settings
 from stoker.web.auth import Guard
-from stoker.web.database_threads import DatabaseThreads
 from stoker.web.event_hub import EventHub
-from stoker.web.log_view import Renderings
-from stoker.web.metric_cache import Reports
-from stoker.web.page_state import PageStateReader
-from stoker.web.sweeps_view import SweepCache
+from stoker.web.job_table_view import JobTableView
+from stoker.web.tensorboard_servers import TensorboardServers
 
 
 class WebContext:
@@ -21,12 +26,21 @@ class WebContext:
         self.guard = guard
         self.threads = DatabaseThreads(settings)
         self.reports = Reports(settings.state_dir)
+        self.curves = CurveCache(self.reports.places)
+        self.prefetch = CurvePrefetch(self.curves)
         self.renderings = Renderings()
         self.sweeps = SweepCache(self.reports)
-        self.hub = EventHub(settings, PageStateReader(self.sweeps), guard.read_only)
+        self.job_tables = JobTableView(self.reports)
+        self.tensorboards = TensorboardServers()
+        # Timelines and heat maps of many GPUs over days read up to 100,000 records and megabytes.
+        self.timelines: ThrottledCache[dict[str, object]] = ThrottledCache(max_entries=16)
+        self.heat_maps: ThrottledCache[dict[str, object]] = ThrottledCache(max_entries=16)
+        self.hub = EventHub(settings, LiveStateReader(self.sweeps), guard.read_only)
 
     def close(self) -> None:
+        self.prefetch.close()
         self.hub.close()
+        self.tensorboards.close()
         self.threads.close()
 
 

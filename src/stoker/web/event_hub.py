@@ -1,33 +1,28 @@
 """Publish changes of the queue to all open streams: one watcher, numbered events, a ring buffer.
 
-The watcher thread runs while a stream is open. The daemon's change feed wakes it; it reads the page
-state at most four times a second and publishes the difference to the previous one. Overviews are
-read through the hub as well, so an overview and the events after its number fit together without a
-gap, even if no stream was open in between.
+The watcher thread (client/state_watcher.py) runs while a stream is open. It reads the live state
+and publishes the difference to the previous one. Overviews are read through the hub as well, so an
+overview and the events after its number fit together without a gap, even if no stream was open in
+between.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sqlite3
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 
-from stoker.client.change_feed import ChangeFeed
+from stoker.client.live_state import LiveState, LiveStateReader
 from stoker.client.queue import Queue
-from stoker.client.queue_connections import thread_queue
+from stoker.client.state_watcher import StateWatcher
 from stoker.core.model import LOCAL
 from stoker.core.record import Record
-from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.web.page_state import PageState, PageStateReader, difference, overview
 from stoker.web.responses import encode
+from stoker.web.state_events import difference, overview
 
-_MIN_INTERVAL_SECONDS = 0.25
-_RETRY_SECONDS = 5.0
 _MAX_EVENTS = 500
 _MAX_BYTES = 8 << 20
 _MAX_CLIENTS = 64
@@ -55,12 +50,12 @@ class Client:
 
 
 class EventHub:
-    def __init__(self, settings: Settings, reader: PageStateReader, read_only: bool) -> None:
+    def __init__(self, settings: Settings, reader: LiveStateReader, read_only: bool) -> None:
         self._settings = settings
         self._reader = reader
         self._read_only = read_only
         self._state_lock = threading.Lock()  # held from reading a state to publishing its event
-        self._state: PageState | None = None
+        self._state: LiveState | None = None
         self._ring_lock = threading.Lock()  # held for a short time only
         # A server that was started later uses larger numbers, so event numbers of the previous
         # server are recognized as unknown.
@@ -70,7 +65,7 @@ class EventHub:
         self._clients: set[Client] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._watcher = StateWatcher(settings, reader, self._publish)
 
     # -- in any thread -------------------------------------------------------------------------
 
@@ -86,12 +81,13 @@ class EventHub:
 
     def wake(self) -> None:
         """Read the state soon, without waiting for the daemon's change feed."""
-        try:
-            os.eventfd_write(self._wake_fd, 1)
-        except BlockingIOError:
-            pass
+        self._watcher.wake()
 
-    def _refresh(self, queue: Queue) -> PageState:
+    def _publish(self, queue: Queue) -> None:
+        with self._state_lock:
+            self._refresh(queue)
+
+    def _refresh(self, queue: Queue) -> LiveState:
         before = self._state
         state = self._reader.read(queue, before)
         self._state = state
@@ -131,9 +127,14 @@ class EventHub:
             self._clients.add(client)
         self.wake()
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._watch, name="watcher", daemon=True)
+            self._thread = threading.Thread(
+                target=self._watcher.run, args=(self._has_clients,), name="watcher", daemon=True
+            )
             self._thread.start()
         return client
+
+    def _has_clients(self) -> bool:
+        return bool(self._clients)
 
     def _missed(self, after: int | None) -> list[bytes]:
         if after is None or after == self._last:
@@ -169,36 +170,3 @@ class EventHub:
             if not client.put(data):
                 self._clients.discard(client)
                 client.abort()
-
-    # -- the watcher ---------------------------------------------------------------------------
-
-    def _watch(self) -> None:
-        feed = ChangeFeed(self._settings.state_dir)
-        version, due = -1, 0.0
-        try:
-            while self._clients:
-                is_woken = self._is_woken()
-                now = time.monotonic()
-                try:
-                    queue = thread_queue(self._settings)
-                    newest = queue.db.data_version()
-                    if is_woken or newest != version or now >= due:
-                        version = newest
-                        with self._state_lock:
-                            self._refresh(queue)
-                        due = time.monotonic() + (
-                            self._reader.seconds_until_fresh() or self._reader.idle_seconds
-                        )
-                        # Collect several changes in one event.
-                        time.sleep(max(0.0, now + _MIN_INTERVAL_SECONDS - time.monotonic()))
-                except (Error, sqlite3.Error):
-                    due = now + _RETRY_SECONDS  # e.g. a busy database or a full disk
-                feed.wait(max(0.01, due - time.monotonic()), also=self._wake_fd)
-        finally:
-            feed.close()
-
-    def _is_woken(self) -> bool:
-        try:
-            return os.eventfd_read(self._wake_fd) > 0
-        except BlockingIOError:
-            return False

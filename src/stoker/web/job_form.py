@@ -10,8 +10,9 @@ from stoker.client import views
 from stoker.client.backend_views import request_words
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import CHUNK, Queue
+from stoker.core.activation import shown_activation
 from stoker.core.formats.shell_words import display
-from stoker.core.model import LOCAL, JobSpec
+from stoker.core.model import LOCAL, AfterSelector, Dependency, JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
 from stoker.web.models import NewJob
@@ -127,15 +128,28 @@ def backend_fields(spec: JobSpec) -> dict[str, object]:
     }
 
 
+def _with_condition(item: Dependency | AfterSelector) -> str:
+    text = str(item.job) if isinstance(item, Dependency) else item.text
+    return f"{text}:{item.condition}"
+
+
+def environment_words(spec: JobSpec) -> str:
+    """The environment of a job, for a dry run: `conda /envs/vision`; "" if it has none."""
+    return ", ".join(f"{label} {text}" for label, text in shown_activation(spec.activation))
+
+
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
     """What a dry run shows of these jobs."""
     return [
         {"argv": list(spec.argv), "shell": spec.shell,
          "command": display(spec.argv, spec.shell), "cwd": spec.context.cwd,
          "gpus": spec.request.gpus, "needs": request_words(spec.request), **backend_fields(spec),
+         "environment": environment_words(spec),
          "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
          "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
+         "snapshot": spec.snapshot is not None,
          "retries": spec.retries, "begin_at": views.iso(spec.begin_at),
-         "after": [f"{needed.job}:{needed.condition}" for needed in spec.after]}
+         "notify": spec.notify.split(",") if spec.notify else [],
+         "array": spec.array, "after": [_with_condition(one) for one in spec.after]}
         for spec in specs
     ]  # fmt: skip

@@ -5,7 +5,10 @@ from __future__ import annotations
 import time
 
 from stoker.client import views, wait_reasons
+from stoker.client.metric_cache import Reports, params_of
 from stoker.client.queue import Queue
+from stoker.client.run_views import run_view
+from stoker.client.what_if_views import what_if_json
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.model import LOCAL
 from stoker.core.states import STATES
@@ -13,15 +16,18 @@ from stoker.errors import UsageError
 from stoker.store import history, job_queries, sweeps
 from stoker.store.history import Filters
 from stoker.store.job_queries import JobRow
-from stoker.web.metric_cache import Reports, params_of
 
 
 def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object]:
     """As in `stoker show --json`, with the reasons for waiting, parameters and metrics."""
     db = queue.db
+    wait = wait_reasons.explain_wait(db, queue.settings, row)
+    run = run_view(db, queue.settings, row)
     return {
         **views.job_in_full(db, queue.settings, row),
-        "why": wait_reasons.why(db, queue.settings, row),
+        "run": None if run is None else run.as_json(time.time()),
+        "why": wait.reasons,
+        "what_if": what_if_json(row, wait.what_ifs),
         "ready": _is_ready(row),
         "params": params_of(db, row),
         "metrics": reports.metrics(row),
@@ -39,14 +45,16 @@ def _is_ready(row: JobRow) -> bool:
 def jobs_page(
     queue: Queue, *, state: str | None, tag: str | None, name: str | None, sweep: str | None,
     text: str | None, on: str | None, before: int | None, limit: int,
+    starred: bool = False,
 ) -> dict[str, object]:  # fmt: skip
     """One page of jobs, newest first, and the id that continues it (None at the end)."""
     filters = Filters(
-        states=_states(state),
+        states=parse_states(state),
         tag=tag or None,
         name=name or None,
         sweep=sweeps.get(queue.db, sweep).id if sweep else None,
         text=text or None,
+        starred=starred,
         backend=None if not on else "" if on == LOCAL else on,
     )
     ids, rest = history.history_page(queue.db, filters, before, limit)
@@ -57,7 +65,7 @@ def jobs_page(
     }
 
 
-def _states(text: str | None) -> tuple[str, ...] | None:
+def parse_states(text: str | None) -> tuple[str, ...] | None:
     """Parse `failed`, `failed,lost` or `active`; None means all states."""
     if not text:
         return None

@@ -58,6 +58,11 @@ class NewSweep(Form):
     lenient: bool = False
     name: str | None = None
     options: JobOptions | None = None
+    based_on: str | None = Field(
+        None,
+        max_length=200,
+        description="clone this sweep: its environment, and what the form does not set",
+    )
     dry_run: bool = False
 
 
@@ -72,16 +77,30 @@ class JobPatch(Form):
     command: str | None = None
     name: str | None = None
     gpus: Count | None = None
+    gpu_mem: str | int | None = Field(None, description="of each GPU: 20G, bytes or auto; 0: none")
+    gpu_ids: list[str | int] | str | None = Field(None, description="empty: any GPU")
+    gpu_model: str | None = Field(None, description="empty: any model")
+    share: str | None = Field(None, description="mps, mps:PERCENT or time; empty: as set up")
+    cpus: Count | None = Field(None, description="0: the default")
+    mem: str | int | None = Field(None, description="of the host: 20G, bytes or auto; 0: none")
     priority: Whole | None = None
     time_limit: str | float | None = Field(None, description="0: no limit")
     retries: Count | None = None
 
 
 class SweepAct(Form):
-    action: Literal["stop", "resume", "rerun_failed", "extend", "rm"]
+    action: Literal["stop", "resume", "rerun_failed", "extend", "add", "rm"]
     kill: bool = False
     trials: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    expected: Annotated[int, Field(ge=0, le=1_000_000)] | None = Field(
+        None, description="for extend: refuse if the sweep has another number of trials by now"
+    )
+    parameters: dict[str, str] = Field(
+        {}, description="for add: values by name, as on the command line: 0.1,0.01"
+    )
+    point: bool = Field(False, description="for add: these values are one point")
     jobs: bool = Field(False, description="for rm: also remove its jobs and their logs")
+    dry_run: bool = Field(False, description="for add: return the commands of the new trials")
 
 
 class GpuAct(Form):
@@ -107,6 +126,9 @@ class ErrorText(BaseModel):
     message: str
     hint: str | None
     field: str | None = Field(None, description="the field of the form that the error is about")
+    at: list[int] | None = Field(
+        None, description="the part of a filter that the error is about: start and end"
+    )
 
 
 class ErrorAnswer(Answer):
@@ -156,6 +178,7 @@ class Job(BaseModel):
     mem_bytes: int | None = Field(description="memory of the host that it requests")
     mem_auto: bool
     need: dict[str, int] = Field(description="the amount of each counter that it requests")
+    progress: str | None = Field(description="what it reports: progress and its newest metric")
     reserves: str = Field(description="cores, memory and counters in words; empty: the defaults")
     claim_bytes: int | None
     claim_cpus: float | None = Field(description="cores that its attempt reserved")
@@ -172,6 +195,8 @@ class Job(BaseModel):
     devices: list[GpuRef]
     priority: int
     tags: list[str]
+    starred: bool
+    note_line: str | None = Field(description="first line of its note, at most 120 characters")
     group: str | None
     after: list[Dependency]
     attempts: int
@@ -179,6 +204,15 @@ class Job(BaseModel):
     restartable: bool
     no_bind: bool
     warm: str | None
+    notify: list[str] = Field(description="its notifications, each as WHEN:WHERE")
+    conda: str | None = Field(description="prefix of its conda environment")
+    venv: str | None
+    uv: bool = Field(description="whether it runs in the environment of its uv project")
+    module: list[str] = Field(description="environment modules, in the order of loading")
+    container: str | None = Field(description="image of its container")
+    mount: list[str] = Field(description="mounts of its container: SRC:DST or SRC:DST:ro")
+    snapshot: str | None = Field(description="the copy of its code in which it runs")
+    snapshot_dir: str | None = Field(description="its folder in that copy; `cwd` is the original")
     preemptible: bool
     preemptions: int = Field(description="how often it gave way to another job")
     gives_way_to: str | None = Field(description="what it is asked to make room for: `job 25`")
@@ -196,6 +230,8 @@ class Job(BaseModel):
     stderr: str | None
     batch: int | None
     batch_index: int | None
+    array: int | None
+    array_index: int | None
     rerun_of: int | None
     dedupe: str | None
     sweep: str | None
@@ -206,6 +242,7 @@ class WaitingJob(Job):
     """A job that is held or queued, or submitted to a backend that has not started it."""
 
     why: str
+    why_short: str = Field(description="the same in a few words, for lists")
     starts_in: float | None
     start_error: float | None = Field(
         description="seconds to within which such a forecast is usually right; null: unknown"
@@ -213,6 +250,51 @@ class WaitingJob(Job):
     ready: bool = Field(
         description="it waits for GPUs or CPU slots of this host only, so its position is its rank"
     )
+
+
+class Run(BaseModel):
+    """Progress and usage of a running job."""
+
+    work: str = Field(description="what it reports, e.g. `step 120/1000 (12%)`")
+    metric: str = Field(description="the newest, e.g. `loss 0.31`")
+    percent: float | None = Field(description="of its work; null: unknown")
+    is_reported: bool = Field(description="`percent` is reported by the job, not estimated")
+    ends_in: float | None = Field(description="seconds until it likely ends")
+    ends_by_limit: bool = Field(description="`ends_in` is only the rest of its time limit")
+    gpu_memory_bytes: int | None = Field(description="the most of the last ten minutes")
+    gpu_memory_requested_bytes: int | None
+    gpu_memory: str = Field(description="both in words; empty: not measured")
+    warnings: list[str] = Field(description="far less or more used than requested, in words")
+
+
+class RunningJob(Job):
+    run: Run
+
+
+class Code(BaseModel):
+    """The code in the folder of a job when it was submitted."""
+
+    root: str = Field(description="the folder of the git work tree")
+    commit: str | None = Field(description="null: there was no commit yet")
+    branch: str | None = Field(description="null: HEAD was detached")
+    dirty: bool | None = Field(
+        description="whether tracked files differed from the commit; null: not known"
+    )
+    diff_bytes: int
+    problem: str | None = Field(description="why the diff is not known or was not kept")
+    summary: str = Field(description="all this in words")
+
+
+class Machine(BaseModel):
+    """Where an attempt ran, and with which versions."""
+
+    host: str
+    python: str
+    python_of: Literal["job", "stoker"] = Field(description="whose version of Python it is")
+    stoker: str
+    driver: str | None = Field(description="version of the NVIDIA driver")
+    gpu_model: str | None
+    summary: str = Field(description="all this in words")
 
 
 class Attempt(BaseModel):
@@ -226,6 +308,7 @@ class Attempt(BaseModel):
     cause: str | None
     detail: str | None
     result: str = Field(description="how it ended; empty while it runs")
+    machine: Machine | None = Field(description="null for attempts on a backend")
 
 
 class JobEvent(BaseModel):
@@ -242,12 +325,28 @@ class Metric(BaseModel):
     step: float | None
 
 
+class WhatIf(BaseModel):
+    """A change that would start a waiting job now or much earlier, as in `stoker why --json`."""
+
+    words: str = Field(description="e.g. `start now with 3 GPUs`")
+    starts_in: float = Field(description="seconds; 0: now")
+    command: str = Field(description="makes the change in a terminal")
+    fields: dict[str, Any] = Field(description="the body of PATCH /api/jobs/{id} that makes it")
+
+
 class JobInFull(Job):
     """As in `stoker show --json`, with more fields."""
 
+    note: str
+    note_revision: int = Field(description="the number of changes; `base` of the next one")
+    note_changed_at: str | None
+    previous_note: str = Field(description="the note before the last edit")
+    code: Code | None = Field(description="null: its folder was in no git repository")
     history: list[Attempt]
     events: list[JobEvent]
     why: list[str]
+    run: Run | None = Field(description="null: it does not run")
+    what_if: list[WhatIf] = Field(description="tried with the scheduling policy")
     ready: bool
     params: dict[str, Any]
     metrics: dict[str, Metric]
@@ -255,6 +354,11 @@ class JobInFull(Job):
 
 class JobAnswer(Answer):
     job: JobInFull
+
+
+class DiffAnswer(Answer):
+    diff: str | None = Field(description="as `git diff` prints it")
+    problem: str | None = Field(description="why there is no diff")
 
 
 class JobsAnswer(Answer):
@@ -298,9 +402,11 @@ class Gpu(BaseModel):
     share: str = Field(description="how jobs that do not say it share it: mps or time")
     mps: Mps | None = Field(description="null: this user does not use MPS there")
     state: str
+    reserved_for: int | None = Field(description="the waiting job for which it is kept")
     numa_node: int | None
     near_cpus: str = Field(description="the CPUs near it, as 0-15,32-47; empty with one NUMA node")
     nvlink: list[str] = Field(description="UUIDs of the GPUs that NVLink connects with it")
+    simulated: bool = Field(description="its measurements are simulated, too")
     memory_bytes: int | None
     memory_used_bytes: int | None
     utilisation_percent: int | None
@@ -362,6 +468,9 @@ class SweepSummary(BaseModel):
     command: str
     best: Best | None
     stopped: str | None
+    starred: bool
+    tags: list[str]
+    note_line: str | None
 
 
 class CounterUse(BaseModel):
@@ -392,7 +501,7 @@ class Overview(Answer):
     backends: list[Backend]
     resources: HostUse
     default_backend: str = Field(description="where jobs without `on` run; `local` is this host")
-    running: list[Job]
+    running: list[RunningJob]
     queue: list[WaitingJob]
     recent: list[Job]
     counts: dict[str, int]
@@ -409,6 +518,14 @@ class Param(BaseModel):
     values: list[Any] | None = None
 
 
+class SweepChoice(BaseModel):
+    """An action on a sweep."""
+
+    action: str
+    problem: str | None = Field(description="why it is not possible; null: it is")
+    effect: str = Field(description="what it does to this sweep")
+
+
 class SweepAnswer(Answer):
     name: str
     state: str
@@ -416,6 +533,11 @@ class SweepAnswer(Answer):
     spec: dict[str, Any]
     params: list[Param]
     missing: int = Field(description="number of trials that `resume` would run")
+    requested: int | None = Field(description="number of trials; null: every point, or no limit")
+    actions: list[SweepChoice]
+    note: str
+    note_revision: int = Field(description="the number of changes; `base` of the next one")
+    previous_note: str = Field(description="the note before the last edit")
 
 
 class ResultsAnswer(Answer):
@@ -443,11 +565,13 @@ class Influence(BaseModel):
     score: float = Field(description="how well it predicts the ranking of the trials, from 0 to 1")
     direction: int = Field(description="1: the metric rises with it; -1: it falls; 0: neither")
     n: int
+    method: str = Field(description="how the score was computed")
 
 
 class ImportanceAnswer(Answer):
     metric: str | None
     importance: list[Influence]
+    explanation: str = Field(description="one sentence; empty if there are too few trials")
 
 
 class PointsAnswer(Answer):
@@ -457,6 +581,7 @@ class PointsAnswer(Answer):
 class Series(BaseModel):
     unit: str
     points: list[list[float | None]]
+    simulated: bool = Field(False, description="of a simulated GPU: computed, not measured")
 
 
 class TraceAnswer(Answer):
@@ -542,6 +667,29 @@ class SubmitAnswer(Answer):
 
 class SweepStarted(Answer):
     sweep: str | None = None
+
+
+class SweepParameter(BaseModel):
+    name: str = Field(description="`lr`, or `lr,bs` for parameters that have values together")
+    text: str = Field(description="its values as on the command line")
+    when: str | None = Field(description="the condition under which it is used")
+
+
+class SweepFormAnswer(Answer):
+    """A sweep as the fields of a form, for a clone."""
+
+    command: str
+    argv: list[str] | None = Field(description="the command if it is not shell text")
+    parameters: list[SweepParameter]
+    method: str
+    trials: int | None
+    seed: int | None
+    metric: str | None
+    goal: str
+    max_parallel: int | None
+    name: str = Field(description="a free name")
+    options: dict[str, Any]
+    kept: list[str] = Field(description="what a clone keeps besides these fields, in words")
 
 
 class Changed(Answer):

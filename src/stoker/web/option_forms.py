@@ -27,6 +27,7 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.ENGINE_OPTIONS: list[str] | str,
     kinds.SWITCH: bool,
     kinds.NAME: str,
+    kinds.TEXTS: list[str] | str,
     kinds.PATH: str,
     kinds.SIZE: str | int,
     kinds.MEMORY: str | int,
@@ -40,6 +41,8 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.TAGS: list[str] | str,
     kinds.ENV: dict[str, str | int | float | bool],
     kinds.MODULES: bool | list[str] | str,
+    kinds.ARRAY: str | list[int],
+    kinds.NOTIFY: list[str] | str | bool,
     kinds.AFTER: list[str | int] | str | int,
 }
 _DESCRIPTIONS = {  # where a form differs from the command line
@@ -47,7 +50,8 @@ _DESCRIPTIONS = {  # where a form differs from the command line
     "env": "environment variables by name",
     "time_limit": "seconds, or text such as 90m or 2h; 0: no limit",
     "grace": "seconds between SIGTERM and SIGKILL, or text such as 2m",
-    "after": "jobs to wait for: ids, or 7:any",
+    "after": "jobs to wait for: ids, 7:any, names, tags, ranges, or @ for the last job",
+    "array": "queue one job for each index: 0-99, 1,3,5-7, 0-15:4; 0-99%8 runs at most 8 at once",
     "begin": "earliest start: +2h, 2026-12-24T18:00, or seconds since the epoch",
     "on": "backend on which the job runs; `local` is this host",
     "nodes": "number of nodes of the backend, with `gpus` GPUs on each",
@@ -55,6 +59,7 @@ _DESCRIPTIONS = {  # where a form differs from the command line
     "tags": "tags to select jobs by",
     "warm": "true or auto: fork the Python program from a process that has imported what earlier"
     " runs imported; or the modules to import",
+    "notify": "when to send notifications, and where: failure, end:phone; none or false: never",
     "stdout": "relative to cwd",
     "stderr": "relative to cwd",
     "dedupe": "a key; a job that has it already is not submitted again",

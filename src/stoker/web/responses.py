@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
-import math
 from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
 
+from stoker.core.formats.expressions import InvalidExpression
 from stoker.core.formats.json_schema import JSON_SCHEMA
 from stoker.errors import (
     Broken,
@@ -55,11 +55,14 @@ def json_response(request: Request, content: Mapping[str, object], status: int =
 
 
 def refusal_response(
-    status: int, code: str, message: str, hint: str | None = None, field: str | None = None
-) -> Response:
-    error = {"code": code, "message": message, "hint": hint}
+    status: int, code: str, message: str, hint: str | None = None, field: str | None = None,
+    at: tuple[int, int] | None = None,
+) -> Response:  # fmt: skip
+    error: dict[str, object] = {"code": code, "message": message, "hint": hint}
     if field is not None:
         error["field"] = field
+    if at is not None:
+        error["at"] = at
     headers = {"Retry-After": "60"} if status == 429 else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
@@ -67,17 +70,10 @@ def refusal_response(
 
 
 def error_response(error: Error, field: str | None = None) -> Response:
-    """The response for an error; `field` is the form field that it is about."""
+    """The response for an error; `field` is the form field that it is about.
+
+    An error in a filter has its place in the text.
+    """
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
-    return refusal_response(status, error.code, error.message, error.hint, field)
-
-
-def finite(value: object) -> object:
-    """Replace NaN and infinity, which JSON does not have, by None."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, (list, tuple)):
-        return [finite(part) for part in value]
-    if isinstance(value, dict):
-        return {str(key): finite(part) for key, part in value.items()}
-    return value
+    at = error.at if isinstance(error, InvalidExpression) else None
+    return refusal_response(status, error.code, error.message, error.hint, field, at)

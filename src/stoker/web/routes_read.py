@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import Response, StreamingResponse
+from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
+from stoker.client import log_view
+from stoker.client.code_views import diff_of_job
 from stoker.client.gpu_history import history_json
+from stoker.client.metric_cache import MAX_POINTS
+from stoker.client.operator_metrics import metrics_text
+from stoker.client.queue import Queue
 from stoker.client.reports import source_of_job
+from stoker.client.simulated_usage import simulated_gpu_trace, simulated_job_trace
+from stoker.core.formats.prometheus import CONTENT_TYPE
+from stoker.core.gpus.simulated_use import is_simulated
 from stoker.errors import NotFound
 from stoker.store import job_queries
-from stoker.web import actions, job_view, log_view, models, usage
+from stoker.sweep_control.clone import form_of_sweep
+from stoker.web import actions, job_view, models, usage
 from stoker.web.context import guard_request_of, web_of
-from stoker.web.metric_cache import MAX_POINTS
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import json_response
 from stoker.web.sse import Stream
@@ -31,6 +40,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
     )
 }
 router = APIRouter(prefix="/api", responses=ERRORS, tags=["read"])
+operators = APIRouter(responses=ERRORS, tags=["read"])
 
 JobId = Annotated[int, Path(ge=1, le=2**62)]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
@@ -68,7 +78,8 @@ async def events(
 @router.get("/jobs", response_model=models.JobsAnswer)
 async def jobs(
     request: Request, state: Short = None, tag: Short = None, name: Short = None,
-    sweep: Short = None, on: Short = None, q: Short = None, before: Number = None,
+    sweep: Short = None, on: Short = None, q: Short = None, starred: bool = False,
+    before: Number = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:  # fmt: skip
     """Jobs, newest first. A page can be short and still have a next one: the number of jobs that
@@ -81,6 +92,7 @@ async def jobs(
             name=name,
             sweep=sweep,
             text=q,
+            starred=starred,
             on=on,
             before=before,
             limit=limit,
@@ -97,6 +109,18 @@ async def job(request: Request, id: JobId) -> Response:
         lambda queue: job_view.job_in_full(queue, job_queries.job(queue.db, id), web.reports)
     )
     return json_response(request, {"job": found})
+
+
+@router.get("/jobs/{id}/diff", response_model=models.DiffAnswer)
+async def diff(request: Request, id: JobId) -> Response:
+    """How the tracked files of the job's folder differed from their commit at submit."""
+
+    def read(queue: Queue) -> dict[str, object]:
+        text, problem = diff_of_job(queue.db, job_queries.job(queue.db, id).id)
+        return {"diff": text.decode("utf-8", "replace") if problem is None else None,
+                "problem": problem}  # fmt: skip
+
+    return json_response(request, await web_of(request).threads.read(read))
 
 
 @router.get("/jobs/{id}/log", response_model=models.LogAnswer)
@@ -189,7 +213,8 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         job_queries.job(queue.db, id)
-        return usage.job_trace(queue.settings.state_dir, id, points)
+        found = usage.job_trace(queue.settings.state_dir, id, points)
+        return {**found, **simulated_job_trace(queue.db, queue.settings, id, points)}
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
 
@@ -215,6 +240,9 @@ async def gpu_trace(
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         actions.check_gpu(queue, uuid)
+        if is_simulated(uuid):
+            since = time.time() - hours * 3600
+            return simulated_gpu_trace(queue.db, queue.settings, uuid, since, points)
         return usage.gpu_trace(queue.settings.state_dir, uuid, hours, points)
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
@@ -240,16 +268,24 @@ async def sweep(request: Request, name: SweepName) -> Response:
     )
 
 
+@router.get("/sweeps/{name}/form", response_model=models.SweepFormAnswer)
+async def sweep_form(request: Request, name: SweepName) -> Response:
+    """The definition of a sweep as the fields of a form, without its environment."""
+    found = await web_of(request).threads.read(lambda queue: form_of_sweep(queue, name))
+    return json_response(request, found)
+
+
 @router.get("/sweeps/{name}/results", response_model=models.ResultsAnswer)
 async def results(
     request: Request, name: SweepName, sort: Short = None, where: Short = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+    column: Annotated[list[str] | None, Query(max_length=200)] = None,
 ) -> Response:  # fmt: skip
-    """One row per trial, as in `stoker results`."""
+    """One row per trial, as in `stoker results`. `column`: further columns, e.g. `result`."""
     web = web_of(request)
     found = await web.threads.read(
-        lambda queue: web.sweeps.results(queue.db, name, sort, where, limit, offset)
+        lambda queue: web.sweeps.results(queue.db, name, sort, where, limit, offset, column or ())
     )
     return json_response(request, found)
 
@@ -273,3 +309,10 @@ async def curves(
         lambda queue: web.sweeps.curves(queue.db, name, metric, limit, points)
     )
     return json_response(request, found)
+
+
+@operators.get("/metrics", response_class=PlainTextResponse)
+async def metrics(request: Request) -> Response:
+    """Jobs, GPUs, host and daemon in the text format of Prometheus."""
+    text = await web_of(request).threads.read(lambda queue: metrics_text(queue.db, queue.settings))
+    return Response(text, media_type=CONTENT_TYPE)

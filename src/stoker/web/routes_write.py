@@ -11,21 +11,21 @@ from fastapi.responses import Response
 
 from stoker.client.queue import Queue
 from stoker.errors import Error
-from stoker.web import actions, batch_form, job_form, models, sweep_form, sweeps_view
+from stoker.web import actions, batch_form, job_form, models, sweep_actions, sweep_form
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import error_response, json_response, refusal_response
 from stoker.web.routes_read import ERRORS, JobId
 from stoker.web.sessions import SESSION_SECONDS
 
-_CHANGE_ERRORS: dict[int | str, dict[str, object]] = {
+CHANGE_ERRORS: dict[int | str, dict[str, object]] = {
     409: {"model": ErrorAnswer, "description": "the state does not allow this"},
     413: {"model": ErrorAnswer, "description": "the body is too large"},
     415: {"model": ErrorAnswer, "description": "the body is not JSON"},
     429: {"model": ErrorAnswer, "description": "too many wrong tokens"},
 }
 _Content = dict[str, object]
-router = APIRouter(prefix="/api", responses={**ERRORS, **_CHANGE_ERRORS}, tags=["act"])
+router = APIRouter(prefix="/api", responses={**ERRORS, **CHANGE_ERRORS}, tags=["act"])
 
 
 @router.post("/login", status_code=204, response_class=Response)
@@ -88,7 +88,7 @@ async def start_sweep(request: Request, form: models.NewSweep) -> Response:
         found = await web.threads.write(lambda queue: work(queue, form))
     except Error as error:
         return error_response(error, error.field)
-    return await _done(request, found, 200 if form.dry_run else 201)
+    return await done(request, found, 200 if form.dry_run else 201)
 
 
 @router.post("/jobs/act", response_model=models.Changed)
@@ -96,14 +96,14 @@ async def act_on_jobs(request: Request, form: models.JobsAct) -> Response:
     """Cancel, hold, release, rerun, remove or reorder jobs."""
     web = web_of(request)
     found = await web.threads.write(lambda queue: actions.act_on_jobs(queue, form))
-    return await _done(request, found)
+    return await done(request, found)
 
 
 @router.patch("/jobs/{id}", response_model=models.Changed)
 async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Response:
     """Change a job that has not started."""
     web = web_of(request)
-    return await _done(
+    return await done(
         request, await web.threads.write(lambda queue: actions.edit(queue, id, form))
     )  # fmt: skip
 
@@ -112,14 +112,14 @@ async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Respon
 async def act_on_sweep(
     request: Request, name: Annotated[str, Path(max_length=200)], form: models.SweepAct
 ) -> Response:
-    """Stop, resume, rerun, extend or remove a sweep."""
-    web = web_of(request)
-    found = await web.threads.write(
-        lambda queue: sweeps_view.act(
-            queue, name, form.action, kill=form.kill, trials=form.trials, jobs=form.jobs
+    """Stop, resume, rerun, extend or remove a sweep, or add values or a point to it."""
+    try:
+        found = await web_of(request).threads.write(
+            lambda queue: sweep_actions.act(queue, name, form)
         )
-    )
-    return await _done(request, found)
+    except Error as error:
+        return error_response(error, error.field)
+    return await done(request, found)
 
 
 @router.post("/gpus/{uuid:path}/act", response_model=models.Changed)
@@ -134,7 +134,7 @@ async def act_on_gpu(
         web.hub.gpus_changed()
         return changed
 
-    return await _done(request, await web.threads.write(act))
+    return await done(request, await web.threads.write(act))
 
 
 @router.post("/daemon/act", response_model=models.Changed)
@@ -142,7 +142,7 @@ async def act_on_daemon(request: Request, form: models.DaemonAct) -> Response:
     """Start the daemon, stop it from starting jobs, or resume."""
     web = web_of(request)
     found = await web.threads.write(lambda queue: actions.act_on_daemon(queue, form))
-    return await _done(request, found)
+    return await done(request, found)
 
 
 async def _submit_form(
@@ -153,10 +153,10 @@ async def _submit_form(
         found = await web_of(request).threads.write(work)
     except Error as error:
         return error_response(error, error.field)
-    return await _done(request, found, 200 if form.dry_run else 201)
+    return await done(request, found, 200 if form.dry_run else 201)
 
 
-async def _done(request: Request, content: dict[str, object], status: int = 200) -> Response:
+async def done(request: Request, content: dict[str, object], status: int = 200) -> Response:
     """Respond, and let open browser tabs see the change at once."""
     web_of(request).hub.wake()
     return json_response(request, content, status)

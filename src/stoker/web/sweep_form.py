@@ -11,14 +11,18 @@ from stoker.core.model import JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store import sweeps
 from stoker.sweep_control import lifecycle
+from stoker.sweep_control.clone import cloned, cloned_job, with_hidden_options
 from stoker.sweep_control.lifecycle import SAME_FAILS, key_of
 from stoker.sweeps import methods
 from stoker.sweeps.arguments import space_from
+from stoker.sweeps.edited_space import edited_space
 from stoker.sweeps.files import toml_file
 from stoker.sweeps.files.keys import metric as metric_table
 from stoker.sweeps.search_space import Axis, Space, make_space
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, make_spec
 from stoker.sweeps.template import template
+from stoker.sweeps.template.template import Template
+from stoker.sweeps.value_text import axis_key, axis_text, value_text
 from stoker.sweeps.values import Value
 from stoker.web import job_form
 from stoker.web.models import NewSweep
@@ -35,13 +39,19 @@ def read_form(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
         raise UsageError(
             "a sweep needs a command", 'give "command" (shell text) or "argv"', "command"
         )
-    options = job_form.options_of(form.options or JobOptions.model_validate({}))
-    base = job_form.base_of(queue, options)
+    given = form.options or JobOptions.model_validate({})
+    options = job_form.options_of(given)
+    old = None if form.based_on is None else lifecycle.load(queue.db, form.based_on)
+    base = job_form.base_of(queue, options if old is None else with_hidden_options(options, old[2]))
+    if old is not None:
+        base = cloned_job(base, old[2], given.model_dump(exclude_none=True), _variables(given))
     with about("command"):
         if form.argv is not None:
             command = template.argv(form.argv)
         else:
             command = template.shell(form.command or "")
+    if old is not None:
+        return _clone(form, old[1], command, base.context.cwd), base
     stop = form.early_stop
     spec = make_spec(
         command, _space(form, options["cwd"]), method=form.method or None,
@@ -50,6 +60,59 @@ def read_form(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
         max_parallel=form.max_parallel or None, max_fails=form.max_fails, lenient=form.lenient,
     )  # fmt: skip
     return spec, base
+
+
+def _clone(form: NewSweep, old: SweepSpec, command: Template, folder: str) -> SweepSpec:
+    """The original sweep with the fields that the form sets, under another name."""
+    if not form.name:
+        raise UsageError("a clone needs a name", 'give "name"', "name")
+    if form.name == old.name:
+        raise UsageError(
+            f"a clone of `{old.name}` needs another name", "with this one, it is the same sweep",
+            "name",
+        )  # fmt: skip
+    is_set = form.model_fields_set
+    changes: dict[str, object] = {
+        key: getattr(form, key) or None
+        for key in ("method", "trials", "max_parallel")
+        if key in is_set
+    }
+    changes |= {
+        key: getattr(form, key) for key in ("seed", "max_fails", "lenient") if key in is_set
+    }
+    if "early_stop" in is_set:
+        stop = form.early_stop
+        changes["early_stop"] = {"kind": stop} if isinstance(stop, str) else stop
+    metric = _metric(form)
+    before = old.metric
+    is_same = metric and before and (metric.name, metric.goal) == (before.name, before.goal)
+    changes |= {
+        "name": form.name, "template": command, "metric": before if is_same else metric,
+        "trials": form.trials or None,
+    }  # fmt: skip
+    space = _edited(form, old.space, folder)
+    if space != old.space:
+        changes["space"] = space
+    return cloned(old, changes)
+
+
+def _edited(form: NewSweep, space: Space, folder: str) -> Space:
+    """The space of a clone. A parameter whose text was not edited keeps its exact values."""
+    known = {axis_key(axis): axis_text(axis) for axis in space.grids[0]}
+    known |= {name: value_text(value) for name, value in space.constants}
+    edited: list[Axis] = []
+    for name, given in form.parameters.items():
+        if isinstance(given, str) and given.strip() == known.get(name):
+            continue
+        with about(f"parameters.{name}"):
+            made = _domain(name, given, folder)
+        edited += [axis for grid in made.grids for axis in grid]
+    return edited_space(space, edited, form.parameters)
+
+
+def _variables(given: JobOptions) -> dict[str, str]:
+    env = given.model_dump(include={"env"}).get("env") or {}
+    return {key: value if isinstance(value, str) else str(value) for key, value in env.items()}
 
 
 def _space(form: NewSweep, folder: str) -> Space:
@@ -95,6 +158,7 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
     summary: dict[str, object] = {
         "commands": [], "total": spec.trials, "method": spec.method, "gpus": base.request.gpus,
         "needs": request_words(base.request), **job_form.backend_fields(base),
+        "environment": job_form.environment_words(base),
         "cwd": base.context.cwd,
         "known": known.name if known is not None else None,
     }  # fmt: skip
@@ -118,6 +182,8 @@ def start(queue: Queue, form: NewSweep) -> dict[str, object]:
     if spec.method in ADAPTIVE or spec.early_stop is not None:
         _check_search()
     same_fails = SAME_FAILS if form.same_fails is None else form.same_fails
+    if form.based_on is not None and form.same_fails is None:
+        same_fails = sweeps.get(queue.db, form.based_on).same_fails or 0
     started = lifecycle.start(queue, spec, base, same_fails)
     return {
         "sweep": started.name, "new": started.is_new, "added": started.added,

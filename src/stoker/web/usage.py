@@ -6,7 +6,7 @@ import importlib
 import time
 from typing import Any
 
-from stoker.web.responses import finite
+from stoker.core.formats.finite_values import finite
 
 _Series = dict[str, dict[str, object]]
 

@@ -1,5 +1,6 @@
 // Accessibility basics: contrast, names of controls, target sizes, one main heading, no horizontal scrolling.
 import { backend } from '../data.mjs';
+import { someFiles } from '../files.mjs';
 
 const PATHS = [
   '/',
@@ -11,11 +12,16 @@ const PATHS = [
   '/submit',
   '/submit?kind=sweep',
   '/history',
+  '/compare?runs=2&runs=brave-otter/3&metric=val_loss&metric=acc&zoom=10_90',
   '/gpus',
 ];
 
 export function contrastProblems() {
-  const parse = (text) => (text.match(/[\d.]+/g) ?? []).map(Number);
+  // color-mix() is computed as `color(srgb 0.5 0.5 0.5)`.
+  const parse = (text) => {
+    const parts = (text.match(/[\d.]+/g) ?? []).map(Number);
+    return text.startsWith('color(srgb') ? parts.map((x, i) => (i < 3 ? 255 * x : x)) : parts;
+  };
   const luminance = ([r, g, b]) => {
     const [x, y, z] = [r, g, b].map((v) =>
       v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4,
@@ -65,12 +71,17 @@ function namelessControls() {
     node.textContent.trim() ||
     node.getAttribute('aria-label') ||
     node.labels?.[0]?.textContent.trim();
-  return [...document.querySelectorAll('button, input, select, textarea, a[href], canvas')]
+  return [
+    ...document.querySelectorAll(
+      'button, input, select, textarea, a[href], canvas:not([aria-hidden])',
+    ),
+  ]
     .filter((node) => !named(node))
     .map((node) => node.outerHTML.slice(0, 120));
 }
 
-/** Controls smaller than 24 pixels, except for links in running text. */
+/** Controls smaller than 24 pixels, except for links in running text and blocks of the timeline, whose width
+ * is a time; zooming makes them larger. */
 function smallTargets() {
   return [
     ...document.querySelectorAll(
@@ -82,7 +93,7 @@ function smallTargets() {
       ([node, box]) =>
         box.width &&
         Math.min(box.width, box.height) < 23.5 &&
-        !node.closest('thead, .visually-hidden'),
+        !node.closest('thead, .visually-hidden, .tl-track'),
     )
     .map(([node, box]) => `${box.width}x${box.height} ${node.outerHTML.slice(0, 100)}`);
 }
@@ -91,6 +102,7 @@ export default async ({ fake, newContext, assert }) => {
   fake.backends = [backend('lab'), backend('far', { problem: 'cannot reach the head node' })];
   const far = { on: 'lab', node: 'n1', node_gpus: '0,1' };
   fake.change(15, far);
+  fake.files = new Map([[15, someFiles()]]);
   fake.change(14, far);
   fake.change(21, { on: 'lab', state: 'submitted', why: 'it is in the queue of Slurm' });
   for (const colorScheme of ['light', 'dark']) {

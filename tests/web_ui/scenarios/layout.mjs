@@ -52,16 +52,11 @@ export default async ({ fake, page, open, until, assert }) => {
     'a GPU without processes has no empty list',
   );
 
-  // A simulated GPU has no measurements.
-  Object.assign(fake.gpus[0], {
-    model: 'simulated',
-    memory_bytes: null,
-    memory_used_bytes: null,
-    utilisation_percent: null,
-  });
+  // The values of a simulated GPU are marked.
+  Object.assign(fake.gpus[0], { model: 'simulated', simulated: true });
   fake.publish([]);
   await open('/gpus');
-  await page.waitForSelector('text=Simulated GPUs have no measurements');
+  await page.waitForSelector('.gpu >> text=simulated values');
 
   await open('/history');
   await page.waitForSelector('[data-id="11"]');

@@ -14,7 +14,7 @@ export default async ({ fake, newContext, page, open, assert }) => {
   const running = page.getByRole('table', { name: 'Running jobs' });
   assert.equal(await running.locator('tbody tr[data-id]').count(), 6);
   const queue = page.getByRole('table', { name: 'Queue' });
-  assert.match(await queue.innerText(), /GPU 5 is kept for job 22/);
+  assert.match(await queue.innerText(), /behind 3 jobs · GPU 5 reserved for 22/);
   assert.match(await queue.innerText(), /~\d+m\d\ds/);
   assert.match(await queue.innerText(), /~\d+m\d\ds\s±4m00s/); // usually right to within
   assert.equal(

@@ -27,7 +27,7 @@ export default async ({ fake, page, open, until, assert }) => {
       .getByRole('table', { name: 'Queue' })
       .locator('[data-id="25"] .why-text')
       .innerText(),
-    /^3 jobs in front of it; GPU 5 is kept/,
+    /^behind 3 jobs · GPU 5 reserved for 22/,
   );
   for (const id of [21, 22])
     await page.getByRole('table', { name: 'Queue' }).locator(`[data-id="${id}"] .pick label`).tap();

@@ -4,14 +4,18 @@ export default async ({ fake, page, assert }) => {
   await page.goto(fake.link);
   await page.waitForSelector('.gpu');
   assert.equal(await page.locator('nav >> text=Submit').count(), 0);
-  assert.equal(await page.locator('.pick, .handle, button:has-text("Drain")').count(), 0);
+  assert.equal(await page.locator('.handle, button:has-text("Drain")').count(), 0);
+  // Rows can be selected to compare them; there are no other actions.
+  await page.locator('tbody .pick input').first().click();
+  await page.waitForSelector('.selection-bar >> text=Compare');
+  assert.equal(await page.locator('.bulk').count(), 0);
   await page.waitForSelector('.status >> text=read-only');
   await page.evaluate(() => (location.hash = '#/jobs/15'));
   await page.waitForSelector('h1');
-  assert.equal(await page.locator('.actions').count(), 0);
+  assert.deepEqual(await page.locator('.actions .button').allInnerTexts(), ['Compare']);
   await page.keyboard.press('?');
   const keys = await page.locator('dialog').innerText();
-  assert.ok(keys.includes('find a job') && !/cancel|select|undo|submit/.test(keys), keys);
+  assert.ok(keys.includes('find a job') && !/cancel|undo|submit/.test(keys), keys);
   await page.keyboard.press('Escape');
   await page.waitForSelector('dialog', { state: 'detached' });
   await page.keyboard.press('c');

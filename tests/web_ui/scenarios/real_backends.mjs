@@ -20,7 +20,7 @@ export default async ({ page, open, until, assert }) => {
   const submitted = await idOf('Queue', 'big-run');
   assert.match(
     await cells('Queue', submitted),
-    /lab \(2x4\)[\s\S]*in the queue of Slurm as job 4711: Priority[\s\S]*submitted/,
+    /lab \(2x4\)[\s\S]*in the queue of Slurm: Priority[\s\S]*submitted/,
   );
   assert.match(await cells('Queue', await idOf('Queue', 'soon')), /lab \(1\)/);
   assert.match(await cells('Recent jobs', await idOf('Recent jobs', 'short')), /lab n1:3/);
@@ -34,7 +34,7 @@ export default async ({ page, open, until, assert }) => {
   await page.waitForSelector('dt:text-is("Runs on") + dd:text-is("lab, 2 nodes")');
   await page.waitForSelector('text=The log starts when the job starts');
   const buttons = await page.locator('.actions button').allInnerTexts();
-  assert.deepEqual(buttons, ['Cancel…'], 'a submitted job can only be cancelled');
+  assert.deepEqual(buttons, ['Notify me', 'Cancel…'], 'a submitted job can only be cancelled');
 
   // Nodes.
   await open('/gpus');

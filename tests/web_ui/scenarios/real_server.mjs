@@ -73,8 +73,8 @@ export default async ({ page, open, until, assert }) => {
   await page.waitForSelector('.preview li >> nth=5');
   await page.click('button:has-text("Start sweep of 6 trials")');
   await page.waitForSelector('text=6 of 6 done');
-  await page.waitForSelector('.parallel canvas');
-  await page.waitForSelector('.chart canvas[aria-label^="val_loss of each trial"]');
+  await page.waitForSelector('.parallel canvas[role=img]');
+  await page.waitForSelector('.plot canvas');
   assert.match(await page.locator('.best').innerText(), /val_loss = 0\.1\d/);
   const table = page.getByRole('table', { name: 'Trials' });
   assert.equal(await table.locator('tbody tr[data-id]').count(), 6);

@@ -48,8 +48,8 @@ export default async ({ fake, page, open, until, assert }) => {
   const table = page.getByRole('table', { name: 'Trials' });
   await table.locator('tbody tr[data-id]').first().waitFor();
   assert.equal(await table.locator('tbody tr[data-id]').count(), 6);
-  await page.waitForSelector('.parallel canvas');
-  await page.waitForSelector('.chart canvas[aria-label^="val_loss of each trial"]');
+  await page.waitForSelector('.parallel canvas[role=img]');
+  await page.waitForSelector('.plot canvas');
   assert.match(await page.locator('.best').innerText(), /val_loss = /);
 
   // The sort order is part of the address; stopping asks for confirmation and can be undone.
@@ -60,7 +60,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await until(async () =>
     (await table.locator('th[aria-sort=ascending]').innerText()).startsWith('lr'),
   );
-  const canvas = await page.locator('.parallel canvas').boundingBox();
+  const canvas = await page.locator('.parallel canvas[role=img]').boundingBox();
   await page.mouse.move(canvas.x + 46, canvas.y + 40);
   await page.mouse.down();
   await page.mouse.move(canvas.x + 46, canvas.y + 120, { steps: 4 });

@@ -78,6 +78,15 @@ export default async ({ fake, page, open, until, assert }) => {
     '/gpus',
     '/sweeps',
     `/sweeps/${encodeURIComponent(EVIL[0])}`,
+    `/compare?${new URLSearchParams([
+      ['runs', 21],
+      ['runs', 23],
+      ['runs', EVIL[0]],
+      ['hide', EVIL[0]],
+      ['metric', EVIL[0]],
+      ['metric', 'acc'],
+      ['group', EVIL[0]],
+    ])}`,
     `/submit?from=21`,
     `/${encodeURIComponent(EVIL[0])}`,
   ]) {

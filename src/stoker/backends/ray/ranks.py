@@ -21,6 +21,7 @@ from stoker.backends.chunk_files import (
     write_whole,
 )
 from stoker.backends.ray.sent_files import SentJob, read_jobs
+from stoker.core.formats.output_patterns import literal_path
 from stoker.supervisor.distributed import distributed_environment
 from stoker.supervisor.logs import log_path
 
@@ -57,7 +58,7 @@ def write_ranks(chunk: str, nodes: int, address: str, port: int) -> None:
                 )  # fmt: skip
                 spec["variables"] = [*spec["variables"], *added.items()]
                 if rank:
-                    spec |= {"stdout": os.path.join(folder, _LOG), "stderr": None}
+                    spec |= {"stdout": literal_path(os.path.join(folder, _LOG)), "stderr": None}
             lines.append(json.dumps(line))
         write_whole(os.path.join(folder, CONTEXTS), contexts)
         write_whole(os.path.join(folder, JOBS), "".join(f"{line}\n" for line in lines))

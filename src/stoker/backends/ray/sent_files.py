@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from stoker.backends.chunk_files import CONTEXTS, JOBS, read_lines
 from stoker.backends.ray.copied_folder import FolderReader
+from stoker.code.check_files import decided_checks
+from stoker.core.formats.output_patterns import expand_patterns, literal_path
 from stoker.core.record import Record
 from stoker.functions.call import folder_of
 from stoker.functions.payload_files import CALL
@@ -78,8 +80,10 @@ def read_jobs(chunk: str) -> dict[int, SentJob]:
     return found
 
 
-def _regular(path: str | None) -> str | None:
+def _regular(stored: str | None) -> str | None:
     """The path if it is that of a file, or of one that does not exist: not /dev/null or a pipe."""
+    # The other patterns were expanded when the chunk was written; `%N` is refused.
+    path = expand_patterns(stored, lambda letter: f"%{letter}") if stored else stored
     return path if path and (os.path.isfile(path) or not os.path.exists(path)) else None
 
 
@@ -110,6 +114,10 @@ class Sender:
         jobs = read_jobs(chunk)
         cwds = {one["cwd"]: self._send_folder(one["cwd"]) for one in contexts.values()}
         self._send(self._earlier_files(jobs.values(), files))
+        self._send(
+            Piece(name=f"{name}/{path}", offset=0, data=data)
+            for path, data in decided_checks(chunk)
+        )
         lines = self._job_lines(chunk)
         text = json.dumps({id: self._context(one, cwds) for id, one in contexts.items()})
         self._send([
@@ -156,7 +164,7 @@ class Sender:
                     spec["argv"][5] = self._on_node(f"files/calls/{os.path.basename(call)}")
                 for number, key in ((1, "stdout"), (2, "stderr")):
                     if _regular(spec.get(key)):
-                        spec[key] = self._on_node(stream_name(line["job"], number))
+                        spec[key] = literal_path(self._on_node(stream_name(line["job"], number)))
             yield json.dumps(line)
 
     # -- other files -----------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-import sys
 
 from stoker.errors import Error
 from stoker.remote.boxes import Box
@@ -12,15 +11,16 @@ from stoker.remote.connection import Connection, Lost
 _SECONDS = 4.0
 
 
-def print_words(box: Box, words: list[str]) -> int:
-    """Print the words that the box offers. Asks no password; prints nothing if that fails."""
-    if words[1:2] != ["words"]:
-        return 1  # the other actions are for the box itself
+def remote_words(box: Box, kind: str, current: str, given: list[str]) -> list[tuple[str, str]]:
+    """Return words and descriptions that the box offers. Asks no password; empty if that fails."""
     connection = Connection(box, is_batch=True)
     try:
         connection.open(is_quiet=True)
+        words = ["box", "words", "{}", kind, current, *given]
         done = connection.capture(words, timeout=_SECONDS)
     except (Error, Lost, subprocess.TimeoutExpired):
-        return 1
-    sys.stdout.write(done.out.decode("utf-8", "replace") if done.code == 0 else "")
-    return done.code
+        return []
+    if done.code != 0:
+        return []
+    lines = done.out.decode("utf-8", "replace").splitlines()
+    return [(word, text) for word, _, text in (line.partition("\t") for line in lines)]

@@ -15,8 +15,11 @@ from stoker.remote.connection import Connection, Killed, Lost, RemoteProcess
 
 # Commands of this machine, whatever the box.
 _LOCAL = ("context", "completion")
-# Commands that change nothing; repeating one is harmless.
-_READS = ("status", "ls", "show", "why", "log", "wait", "results", "plot", "simulate", "doctor")
+# Commands that change nothing by themselves; repeating one is harmless.
+_READS = (
+    "status", "top", "ls", "show", "why", "log", "wait", "results", "plot", "report",
+    "simulate", "doctor",
+)  # fmt: skip
 _SHOWN_BY = {"gpus": "gpus", "daemon": "daemon status", "sweep": "sweep ls", "web": "web status"}
 
 
@@ -36,9 +39,7 @@ def forward(words: list[str], host: str | None) -> int | None:
     if name in _LOCAL or (name in VERBS and _wants_help(name, words[1:])):
         return None
     if name == "box":
-        from stoker.cli.remote.completion_words import print_words
-
-        return print_words(box, words)
+        return 1  # its actions are for the box itself
     program = "stoker" if host is None else f"stoker --host {host}"  # in hints
     special = _special(box, name, words[1:], program) if name in VERBS else None
     return special() if special is not None else remote_run(Connection(box), words, name)
@@ -53,7 +54,7 @@ def _wants_help(name: str, words: list[str]) -> bool:
 
 def _special(box: Box, name: str, words: list[str], program: str) -> Callable[[], int] | None:
     """The function for a command that does not just run on the box, or None."""
-    if name not in ("submit", "sweep", "log", "wait", "results", "plot", "pull", "web"):
+    if name not in ("submit", "sweep", "log", "wait", "results", "plot", "report", "pull", "web"):
         return None
     parsed = parse(load(name).VERB, words)
     parsed.values["program"] = program
@@ -69,7 +70,7 @@ def _special(box: Box, name: str, words: list[str], program: str) -> Callable[[]
         from stoker.cli.remote.wait import remote_wait
 
         return lambda: remote_wait(box, words, parsed)
-    if name in ("results", "plot") and (parsed["output"] or parsed["parquet"]):
+    if name in ("results", "plot", "report") and (parsed["output"] or parsed["parquet"]):
         from stoker.cli.remote.output_file import remote_output_file
 
         return lambda: remote_output_file(box, name, words, parsed)
@@ -99,7 +100,7 @@ def remote_run(connection: Connection, words: list[str], name: str) -> int:
     reads_stdin = has_terminal or name == "run"
     is_read = name in _READS or words[:2] in (["sweep", "ls"], ["sweep", "show"])
     process = connection.start(
-        words, tty=has_terminal, hangs_up=is_read or name in ("run", "gpus"),
+        words, tty=has_terminal, hangs_up=is_read or name in ("run", "gpus", "shell", "attach"),
         stdin=None if reads_stdin else subprocess.DEVNULL,
     )  # fmt: skip
     try:

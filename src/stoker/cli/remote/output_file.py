@@ -1,4 +1,4 @@
-"""`stoker --host BOX results -o FILE` and `plot -o FILE`: the file is made on this machine."""
+"""`stoker --host BOX results -o FILE`, `plot -o FILE`, `report -o FILE`: the file is made here."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def remote_output_file(box: Box, name: str, words: list[str], parsed: Parsed) ->
     Raises UsageError if the file cannot be written, and Unavailable.
     """
     path = parsed["output"] if parsed["parquet"] is None else parsed["parquet"]
+    if name == "report":
+        from stoker.cli.report_command import may_write
+
+        if not may_write([path], parsed):
+            return 1
     connection = Connection(box)
     folder, base = os.path.split(os.path.abspath(path))
     try:

@@ -16,7 +16,23 @@ from stoker.remote.connection import Connection, Lost
 
 
 def remote_wait(box: Box, words: list[str], parsed: Parsed) -> int:
-    """Wait until jobs on a box finish. Returns the exit code; raises Unavailable."""
+    """Wait until jobs on a box finish. Returns the exit code; raises Unavailable.
+
+    `--notify` notifies this machine, where the user is.
+    """
+    if parsed["notify"] is None:
+        return _wait_for_jobs(box, words, parsed)
+    from stoker.cli.wait_notification import WaitNotification
+
+    notification = WaitNotification(parsed["notify"])
+    others = [word for word in words if word.partition("=")[0] != "--notify"]
+    code = _wait_for_jobs(box, others, parsed)
+    how = "all succeeded" if code == 0 else f"exit code {code}"
+    notification.send(f"the jobs on {box.name} finished: {how}")
+    return code
+
+
+def _wait_for_jobs(box: Box, words: list[str], parsed: Parsed) -> int:
     connection = Connection(box)
     deadline = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
     settings: dict[str, object] = {}

@@ -52,15 +52,21 @@ class Screen(EventListener):
         self._total = total  # jobs in the input, if it is a file
         # A single command prints its own errors.
         self._names_failures = not self._quiet and not isinstance(source, WordSource)
+        self._started: dict[int, float] = {}  # when running jobs began (monotonic)
+        self._seconds = 0.0  # of all jobs that succeeded
         self.done = 0
         self.failed = 0
         self.cancelled = 0
         self.foreground: Foreground | None = None
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
-        pass
+        if self._live:
+            self._started[job] = time.monotonic()
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
+        began = self._started.pop(job, None)
+        if began is not None and verdict.event == "succeed":
+            self._seconds += time.monotonic() - began
         if verdict.event == "return":
             return
         if self.foreground is not None:
@@ -104,9 +110,24 @@ class Screen(EventListener):
             total = "" if self._total is None else f" of {self._total - self._source.skipped}"
             self._clear()
             self._line = (f"{self.done}{total} done{failed}, {running} running, "
-                          f"{format_duration(now - self._began)}")  # fmt: skip
+                          f"{format_duration(now - self._began)}{self._eta(now)}")  # fmt: skip
             notice(self._line, end="")
         return self._drawn_at + 1.0
+
+    def _eta(self, now: float) -> str:
+        """When the last job likely ends, by the mean duration of finished ones; "" if unknown."""
+        if self._total is None or not self.done:
+            return ""
+        from stoker.client.job_progress import eta_words
+        from stoker.core.policy.finish_forecast import Interval, Work, finish_forecast
+
+        mean = self._seconds / self.done
+        ages = [now - began for began in self._started.values()]
+        running = [Interval(0.0, mean - age if mean > age else age / 2) for age in ages]
+        ended = self.done + self.failed + self.cancelled + self._source.skipped
+        left = max(0, self._total - ended - len(running))
+        finish = finish_forecast(running, [], [Work(left, mean)])
+        return "" if finish is None else f", {eta_words(finish.seconds)}"
 
     def _clear(self) -> None:
         if self._line:

@@ -8,7 +8,6 @@ from stoker.cli.job_flags import sweep_base
 from stoker.cli.job_lines import check_file, read_batches
 from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.output import notice, print_json
-from stoker.cli.progress_line import ProgressLine
 from stoker.cli.verbs.follow import follow
 from stoker.cli.verbs.wait import code_of
 from stoker.client import views
@@ -16,6 +15,7 @@ from stoker.client.change_feed import ChangeFeed
 from stoker.client.job_options import as_flag, flag_values
 from stoker.client.job_specs import JobSpecs
 from stoker.client.queue import CHUNK, Queue
+from stoker.client.wait_display import WaitDisplay
 from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.plurals import plural
 from stoker.core.states import ACTIVE, FINAL, WAITING
@@ -80,7 +80,9 @@ def _wait_for(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
     """Wait for jobs with a progress line. Ctrl-C cancels waiting jobs, twice also running ones."""
     changes = ChangeFeed(queue.settings.state_dir)
     at_end(changes.close)
-    line = ProgressLine()
+    is_shown = not (parsed["quiet"] or parsed["json"])
+    display = WaitDisplay(queue.settings, lambda: queue.db, ids, wanted=None if is_shown else False)
+    at_end(display.close)
     interrupts = 0
     while True:
         try:
@@ -88,18 +90,17 @@ def _wait_for(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
             left = sum(counts.get(state, 0) for state in (*WAITING, *ACTIVE))
             if not left:
                 break
-            if not (parsed["quiet"] or parsed["json"]):
-                line.write(_words(counts, len(ids)))
+            display.refresh()
             changes.wait(1.0)
         except KeyboardInterrupt:
             interrupts += 1
             states = _NOT_STARTED if interrupts == 1 else (*WAITING, *ACTIVE)
             stopped = job_queries.in_states(queue.db, ids, states)
             queue.cancel(stopped)
-            line.clear()
+            display.clear()
             more = "; Ctrl-C again cancels running jobs too" if interrupts == 1 else ""
             notice(f"cancelling {plural(len(stopped), 'job')}{more}")
-    line.clear()
+    display.close()
     counts = _counts(queue, ids)
     failed = counts.get("failed", 0) + counts.get("lost", 0)
     if parsed["json"]:

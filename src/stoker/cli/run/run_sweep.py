@@ -8,8 +8,14 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stoker.cli.output import notice, plural
-from stoker.cli.verbs.results import print_table
-from stoker.client.reports import JobFiles, Source, collect, last_logged_error, sweep_reports
+from stoker.cli.results_command import print_table
+from stoker.client.reports import (
+    JobFiles,
+    collect,
+    last_logged_error,
+    source_of_job,
+    sweep_reports,
+)
 from stoker.client.trials import Trials, listed
 from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
@@ -162,7 +168,7 @@ class SweepSource:
         if self._search is None or number is None or self._spec.metric is None:
             return
         row = job_queries.job(self._db, job)
-        source = Source(job, row.attempts, row.stdout, True)
+        source = source_of_job(row)._replace(is_finished=True)
         stat = collect(self._places, source, Collector()).summary.get(self._spec.metric.name)
         value = stat.last if stat is not None else None
         has_value = is_done and isinstance(value, (int, float))

@@ -109,6 +109,12 @@ def _plot(settings: Settings, words: list[str]) -> int:
     return _to_stdout(plot, words)
 
 
+def _report(settings: Settings, words: list[str]) -> int:
+    from stoker.cli.verbs import report
+
+    return _to_stdout(report, words)
+
+
 def _to_stdout(module: Any, words: list[str]) -> int:
     parsed = parse(module.VERB, words)
     parsed.values["to_stdout"] = True
@@ -122,9 +128,9 @@ def _web(settings: Settings, words: list[str]) -> int:
 
 
 def _words(settings: Settings, words: list[str]) -> int:
-    from stoker.cli.completion_words import print_own_words
+    from stoker.cli.completion.words import print_words
 
-    return print_own_words(words)
+    return print_words(words)
 
 
 def _sync(settings: Settings, words: list[str]) -> int:
@@ -157,6 +163,7 @@ _ACTIONS = {
     "select": _select,
     "results": _results,
     "plot": _plot,
+    "report": _report,
     "web": _web,
     "words": _words,
     "sync": _sync,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
+from stoker.cli.confirmation import DRY_RUN, YES, is_confirmed, print_kept, print_plan
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, notice, plural, print_json, report_change
+from stoker.cli.output import as_json, notice, plural, report_change
 from stoker.cli.progress_line import ProgressLine
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
@@ -24,11 +24,11 @@ VERB = Verb(
             Option("--older", "only jobs that finished at least this long ago (without unit: days)",
                    "TIME", lambda text: parse_duration(text, "d")),
             Option("-s --state", "only jobs in this state: done, failed, cancelled or lost",
-                   "STATE"),
+                   "STATE", completes="done|failed|cancelled|lost"),
             Option("--runs", "remove foreground runs instead: their logs, and the records that"
                    " --resume needs"),
-            Option("-y --yes", "do not ask for confirmation (only asked on a terminal)"),
-            Option("--dry-run", "show what would be removed, and remove nothing"),
+            YES,
+            DRY_RUN,
         ),
         (("stoker clean --older 7d", ""), ("stoker clean --state done --yes", ""),
          ("stoker clean --runs --older 30d --dry-run", "")),
@@ -47,12 +47,10 @@ def run(parsed: Parsed) -> int:
         return _clean_runs(queue, parsed, before)
     ids = job_queries.ended_jobs(queue.db, (state,) if state else FINAL, before)
     if parsed["dry_run"]:
-        if parsed["json"]:
-            print_json(jobs=ids, removed=[])
-        else:
-            print(f"{plural(len(ids), 'job')}, none removed (--dry-run)")
-        return 0
-    if not _is_confirmed(parsed, len(ids), f"{plural(len(ids), 'finished job')} with their logs"):
+        return print_plan(parsed, f"{plural(len(ids), 'job')}, none removed", jobs=ids, removed=[])
+    whose = "its" if len(ids) == 1 else "their"
+    question = f"remove {plural(len(ids), 'finished job')} with {whose} logs"
+    if ids and not is_confirmed(parsed, question, "nothing was removed"):
         return 1
     return _clean_jobs(queue, parsed, ids)
 
@@ -71,6 +69,7 @@ def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
         notice(f"interrupted: {plural(len(removal.jobs), 'job')} removed, the rest kept")
         raise
     progress.clear()
+    print_kept(removal.kept)
     freed = removal.log_bytes + max(0, before - vacuum.size(queue.settings.state_dir))
     amount = f", {format_size(freed)} freed" if freed else ""
     text = f"{plural(len(removal.jobs), 'job')} removed{amount}"
@@ -99,29 +98,13 @@ def _reclaim(queue: Queue, progress: ProgressLine) -> str | None:
 
 def _clean_runs(queue: Queue, parsed: Parsed, before: float | None) -> int:
     runs = queue.finished_runs(before)
+    what = plural(len(runs), "foreground run")
     if parsed["dry_run"]:
-        if parsed["json"]:
-            print_json(runs=0, folders=runs)
-        else:
-            print(f"{plural(len(runs), 'foreground run')}, none removed (--dry-run)")
-        return 0
-    what = f"{plural(len(runs), 'foreground run')} with their logs"
-    if not _is_confirmed(parsed, len(runs), what):
+        return print_plan(parsed, f"{what}, none removed", runs=0, folders=runs)
+    question = f"remove {what} with {'its' if len(runs) == 1 else 'their'} logs"
+    if runs and not is_confirmed(parsed, question, "nothing was removed"):
         return 1
     removed = queue.remove_runs(runs)
     text = f"{plural(removed, 'foreground run')} removed"
     report_change(as_json(runs=removed) if parsed["json"] else text)
     return 0
-
-
-def _is_confirmed(parsed: Parsed, count: int, what: str) -> bool:
-    """Ask for confirmation on a terminal; scripts are not asked."""
-    if parsed["yes"] or parsed["json"] or not count:
-        return True
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
-        return True
-    notice(f"remove {what}? [y/N] ", end="")
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
-        return True
-    notice("nothing was removed")
-    return False

@@ -8,8 +8,8 @@ import time
 from contextlib import suppress
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import notice, plural, print_json
-from stoker.client import views
+from stoker.cli.output import as_json, notice, plural, print_json, report_change
+from stoker.client import boot_start, views
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.states import ACTIVE
@@ -22,18 +22,22 @@ from stoker.supervisor import locks
 from stoker.supervisor.process_table import STOPPED, process_state
 from stoker.supervisor.runner_client import release_runner, starting_daemons
 
-_ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run")
+_ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run", "enable", "disable")
 
 VERB = Verb(
     "daemon",
-    "daemon start|stop|restart|status|drain|resume|run",
+    "daemon start|stop|restart|status|drain|resume|run|enable|disable",
     "Control the background daemon of this user (default: status). `submit` starts it when needed.",
-    (Option("--cancel", "with stop: also cancel running jobs"),),
+    (
+        Option("--cancel", "with stop: also cancel running jobs"),
+        Option("--cron", "with enable: use an @reboot line in your crontab, not systemd"),
+    ),
     (
         ("stoker daemon status", ""),
         ("stoker daemon drain", "let running jobs finish, and start no more jobs"),
         ("stoker daemon stop", "running jobs continue, and their results are recorded"),
         ("stoker daemon restart", "after an upgrade of Stoker; running jobs continue"),
+        ("stoker daemon enable", "start it after each boot of this host"),
         ("stoker daemon run", "run the daemon in the foreground, e.g. under systemd"),
     ),
     words="actions",
@@ -50,6 +54,10 @@ def run(parsed: Parsed) -> int:
         return _restart(parsed)
     if action == "stop" and not parsed["cancel"]:
         return _stop(parsed)
+    if parsed["cron"] and action != "enable":
+        raise UsageError("`--cron` is an option of `stoker daemon enable`")
+    if action in ("enable", "disable"):
+        return _set_boot_start(parsed, action == "enable")
     queue = open_queue()
     if action == "start":
         return _start(queue, parsed)
@@ -207,13 +215,32 @@ def _run(queue: Queue) -> int:
     return 0
 
 
+def _set_boot_start(parsed: Parsed, is_enabled: bool) -> int:
+    """Start the daemon after each boot, or not any more."""
+    settings = load_settings()
+    prepare_state_dir(settings)
+    if is_enabled:
+        found = boot_start.enable(settings, use_cron=bool(parsed["cron"]))
+        text = f"the daemon is {found.words()}"
+    else:
+        removed = boot_start.disable(settings)
+        found = boot_start.BootStart(None)
+        text = "the daemon is not started after a reboot" + ("" if removed else ", as before")
+    report_change(
+        as_json(after_boot=found.how, unit=found.name or None) if parsed["json"] else text
+    )
+    return 0
+
+
 def _status(queue: Queue, parsed: Parsed) -> int:
     facts = views.daemon_facts(queue.db, queue.settings)
+    after_boot = _boot_start(queue)
     if parsed["json"]:
-        print_json(**facts)
+        print_json(**facts, after_boot=after_boot.how, linger=after_boot.lingers)
         return 0 if facts["running"] else 1
     if not facts["running"]:
         print("no daemon is running; the next `stoker submit` starts one")
+        print(f"boot    {after_boot.words()}")
         return 1
     stopped = facts["stopped"]
     print(f"daemon is {'suspended' if stopped else 'running'} (pid {facts['pid']},"
@@ -224,6 +251,14 @@ def _status(queue: Queue, parsed: Parsed) -> int:
         print("the runner is suspended: no job starts, and the end of no job is recorded\n"
               f"hint: continue it with `kill -CONT {facts['runner_pid']}`")  # fmt: skip
     print(f"state   {facts['state_dir']}\nlog     {facts['log']}")
+    print(f"boot    {after_boot.words()}")
     if facts["draining"]:
         print("drained: no job starts before `stoker daemon resume`")
     return 0
+
+
+def _boot_start(queue: Queue) -> boot_start.BootStart:
+    try:
+        return boot_start.boot_start(queue.settings)
+    except Unavailable:  # the crontab cannot be read
+        return boot_start.BootStart(None)

@@ -105,6 +105,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _limits()
     yield from _job_limits(settings)
     yield from _logout()
+    yield from _boot(settings)
     yield from _devices(settings)
 
 
@@ -334,6 +335,27 @@ def _logout() -> Iterator[Finding]:
                       "loginctl enable-linger")  # fmt: skip
     else:
         yield Finding("ok", "jobs continue after logout")
+
+
+def _boot(settings: Settings) -> Iterator[Finding]:
+    """Whether the daemon is started after a boot; waiting jobs would wait for a command."""
+    from stoker.client.boot_start import boot_start
+
+    try:
+        found = boot_start(settings)
+    except Error as error:
+        yield Finding("warn", f"start after a reboot: {error.message}", error.hint or "")
+        return
+    if found.how is None:
+        yield Finding("warn", "the daemon is not started after a reboot of this host",
+                      "stoker daemon enable")  # fmt: skip
+    elif found.lingers is False:
+        yield Finding(
+            "bad", "systemd starts the daemon at your login, and kills jobs at your logout",
+            "loginctl enable-linger",
+        )  # fmt: skip
+    else:
+        yield Finding("ok", f"the daemon is {found.words()}")
 
 
 def _connections(devices: tuple[Device, ...]) -> str:

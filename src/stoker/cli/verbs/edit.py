@@ -7,16 +7,28 @@ import sys
 import time
 
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, report_change
-from stoker.client.option_values import MEMORY, parse_dependencies, parse_pair, parse_time
+from stoker.cli.output import as_json, plural, report_change
+from stoker.client.job_options import as_flag
+from stoker.client.option_values import (
+    GPU_NAMES,
+    MEMORY,
+    NOTIFY,
+    SHARE,
+    parse_dependencies,
+    parse_pair,
+    parse_time,
+)
+from stoker.client.queue import Queue
+from stoker.client.request_edits import changed_request
 from stoker.client.views import state_words
 from stoker.core.formats.byte_text import maybe_bytes, pack_words
 from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.shell_words import display
-from stoker.core.model import Dependency, Request
+from stoker.core.model import AfterSelector, Dependency, Request
 from stoker.core.states import ACTIVE, WAITING
 from stoker.errors import Conflict, UsageError
+from stoker.settings import Settings
 from stoker.store import job_queries
 
 
@@ -24,12 +36,20 @@ def _begin(text: str) -> float:
     return 0.0 if text == "now" else parse_time(text, time.time())
 
 
-def _after(text: str) -> tuple[Dependency, ...]:
+def _after(text: str) -> tuple[Dependency | AfterSelector, ...]:
     return () if text == "none" else parse_dependencies(text)
 
 
 def _memory(text: str) -> int | str:
     return 0 if text == "0" else MEMORY.parse(text)
+
+
+def _gpu_ids(text: str) -> tuple[str, ...]:
+    return () if text == "any" else GPU_NAMES.parse(text)
+
+
+def _share(text: str) -> str:
+    return "" if text == "any" else str(SHARE.parse(text))
 
 
 VERB = Verb(
@@ -39,6 +59,20 @@ VERB = Verb(
     (
         Option("-c --command", "the new command, as shell text", "TEXT"),
         Option("-G --gpus", "number of GPUs", "N", count),
+        Option(
+            "-M --gpu-mem",
+            "GPU memory to reserve on each GPU, or auto; 0: whole slots",
+            "SIZE",
+            _memory,
+        ),
+        Option("--gpu-ids", "only these GPUs, by index or UUID; any: all GPUs", "LIST", _gpu_ids),
+        Option("--gpu-model", "only GPUs whose model contains this; any: all models", "NAME"),
+        Option(
+            "--share",
+            "how to share a GPU: mps, mps:PERCENT or time; any: as it is set up",
+            "HOW",
+            _share,
+        ),
         Option("--cpus", "number of CPU cores to reserve; 0: the default", "N", count),
         Option("--mem", "memory of the host to reserve, or auto; 0: none", "SIZE", _memory),
         Option("-n --name", "new name; empty: no name", "NAME"),
@@ -52,9 +86,22 @@ VERB = Verb(
         ),
         Option(
             "-d --after",
-            "wait for these jobs instead: 7, 7:any; none: for no job",
-            "ID[:COND]",
+            "wait for these jobs instead: 7, 7:any, a name, @; none: for no job",
+            "JOB[:COND]",
             _after,
+            many=True,
+        ),
+        Option(
+            "--array-limit",
+            "jobs of the array of this job that run at once; 0: no limit",
+            "N",
+            count,
+        ),
+        Option(
+            "--notify",
+            "notifications instead of the present ones; none: no notifications",
+            "WHEN[:WHERE]",
+            NOTIFY.parse,
             many=True,
         ),
         Option("-C --cwd", "working directory", "DIR"),
@@ -62,8 +109,10 @@ VERB = Verb(
     ),
     (
         ("stoker edit 7 --gpus 2", ""),
+        ("stoker edit 7 --gpu-mem 20G", "`stoker why 7` suggests such changes"),
         ("stoker edit 7 --begin now", "also skips the delay before a retry"),
         ("stoker edit 7 --after 5,6:any --env LR=0.1", ""),
+        ("stoker edit array:7 --array-limit 4", "also when some of its jobs have started"),
         ("stoker edit 7", "opens your editor"),
     ),
     words="jobs",
@@ -73,6 +122,8 @@ VERB = Verb(
 def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = queue.select(parsed.words)
+    if parsed["array_limit"] is not None:
+        return _edit_array(queue, parsed, ids)
     if len(ids) != 1:
         raise UsageError(
             "exactly one job can be edited at a time", "example: stoker edit 7 --gpus 2"
@@ -95,6 +146,8 @@ def run(parsed: Parsed) -> int:
         values["eligible_at"] = parsed["begin"] or None
     if parsed["time_limit"] is not None:
         values["time_limit"] = parsed["time_limit"] or None
+    if parsed["notify"] is not None:
+        values["notify"] = _notify(parsed, queue.settings)
     after = None
     if parsed["after"] is not None:
         after = tuple(dependency for some in parsed["after"] for dependency in some)
@@ -113,19 +166,48 @@ def run(parsed: Parsed) -> int:
             )
         values["argv"], values["shell"] = pack_words((text,)), 1
     queue.edit(row.id, values, request, cwd=cwd, env=env, after=after)
-    return _report(parsed, f"job {row.id} changed", row.id)
+    words = ""
+    if after:
+        from stoker.client.after_views import waits_for_words
+
+        words = f"; it waits for {waits_for_words(queue.db, row.id)}"
+    return _report(parsed, f"job {row.id} changed{words}", row.id)
+
+
+def _edit_array(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
+    others = [option.key for option in VERB.options if option.key != "array_limit"]
+    if any(parsed[key] is not None for key in others):
+        raise UsageError(
+            "`--array-limit` is a change of the whole array and excludes other changes",
+            "make the other changes with a second command",
+        )
+    arrays = {(row.batch if row.array_index is not None else None)
+              for row in job_queries.jobs(queue.db, ids)}  # fmt: skip
+    if len(arrays) != 1 or None in arrays:
+        raise UsageError(
+            "`--array-limit` needs the jobs of one array",
+            "example: stoker edit array:7 --array-limit 4",
+        )
+    (array,) = arrays
+    most = parsed["array_limit"] or None
+    queue.set_array_limit(int(str(array)), most)
+    limit = "has no limit now" if most is None else f"runs at most {plural(most, 'job')} at once"
+    return _report(parsed, f"array {array} {limit}", ids[0])
 
 
 def _changed_request(parsed: Parsed, request: Request) -> Request | None:
     """The request with the options given; None without any."""
-    changed: dict[str, object] = {}
-    for key in ("gpus", "cpus"):
-        if parsed[key] is not None:
-            changed[key] = parsed[key]
-    if (memory := parsed["mem"]) is not None:
-        changed["host_memory"] = None if memory == "auto" else memory or None
-        changed["is_auto_host"] = memory == "auto"
-    return request._replace(**changed) if changed else None  # type: ignore[arg-type]
+    keys = ("gpus", "cpus", "mem", "gpu_mem", "gpu_ids", "gpu_model", "share")
+    given = {key: parsed[key] for key in keys if parsed[key] is not None}
+    if given.get("gpu_model") == "any":
+        given["gpu_model"] = ""
+    return changed_request(request, given, as_flag) or (request if given else None)
+
+
+def _notify(parsed: Parsed, settings: Settings) -> str | None:
+    from stoker.core.notify.notify_settings import resolve
+
+    return resolve(tuple(rule for some in parsed["notify"] for rule in some), settings.notify, True)
 
 
 def _folder(path: str | None) -> str | None:

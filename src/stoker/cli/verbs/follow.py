@@ -5,7 +5,6 @@ Does not poll: inotify reports that the file has grown, the daemon that the job 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from stoker.cli.open_queue import at_end
 from stoker.cli.output import notice, print_json
 from stoker.client import views
 from stoker.client.change_feed import ChangeFeed
+from stoker.client.file_watch import drain, watch_file
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Parsed
 from stoker.core.record import Record
@@ -23,10 +23,6 @@ from stoker.errors import NotFound
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
 from stoker.supervisor.regular_files import open_for_reading
-
-_IN_MODIFY = 2
-_IN_NONBLOCK = 0o4000
-_IN_CLOEXEC = 0o2000000
 
 
 class LogPosition(Record):
@@ -164,7 +160,7 @@ def stream_output(
         if is_final:
             break
         changes.wait(sink.wait_seconds(), log.watch)
-        _drain(log.watch)
+        drain(log.watch)
         sink.update()
     sink.finish(
         JobEnd(row.state, views.result_words(row, queue.db), views.exit_code(row),
@@ -196,7 +192,7 @@ class _OpenLog:
             os.close(self.descriptor)
         self._path, self.attempt, self.offset = path, attempt, 0
         self.descriptor = -1 if descriptor is None else descriptor
-        self.watch = None if descriptor is None else _watch(path, self.watch)
+        self.watch = None if descriptor is None else watch_file(path, self.watch)
         return True
 
     def read(self) -> None:
@@ -215,23 +211,3 @@ def _open(path: str) -> int | None:
         return None
     except OSError as error:
         raise NotFound(f"cannot read the log `{path}`: {error.strerror}") from None
-
-
-def _watch(path: str, old: int | None) -> int | None:
-    if old is not None:
-        os.close(old)
-    libc = ctypes.CDLL(None, use_errno=True)
-    descriptor = int(libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC))
-    if descriptor < 0:
-        return None
-    libc.inotify_add_watch(descriptor, os.fsencode(path), _IN_MODIFY)
-    return descriptor
-
-
-def _drain(watch: int | None) -> None:
-    if watch is None:
-        return
-    try:
-        os.read(watch, 1 << 16)
-    except BlockingIOError:
-        pass

@@ -10,9 +10,8 @@ from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.plurals import plural_word
-from stoker.core.model import Device
+from stoker.core.model import MPS, TIME, Device
 from stoker.core.policy.eligible import is_named
-from stoker.core.policy.share_mode import MPS, TIME
 from stoker.errors import NotFound, UsageError
 from stoker.store import backends
 from stoker.store.backends import BackendRow
@@ -114,7 +113,7 @@ def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
     nodes = [{"on": row.name, **node._asdict()} for row in shown for node in row.nodes]
     if parsed["on"] is not None and shown:
         return {"gpus": [], "gpu_error": None, "nodes": nodes}
-    gpus, error = load_gpu_views(queue.db, queue.settings)
+    gpus, error = _gpus(queue)
     host = load_host_view(queue.db, queue.settings).as_json()
     return {
         "gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "host": host, "nodes": nodes,
@@ -131,13 +130,21 @@ def _text(queue: Queue, parsed: Parsed) -> str:
     ]
     parts = []
     if parsed["on"] is None or not shown:
-        parts.append(_render(load_gpu_views(queue.db, queue.settings), parsed["verbose"]))
+        parts.append(_render(_gpus(queue), parsed["verbose"]))
         if reserved := load_host_view(queue.db, queue.settings).words():
             parts.append(reserved)
     if nodes:
         parts.append(table(("BACKEND", "NODE", "GPUS", "USED", "MODEL", "STATE"), nodes))
     parts += [f"backend {row.name}: {row.problem}" for row in shown if row.problem]
     return "\n\n".join(parts)
+
+
+def _gpus(queue: Queue) -> tuple[list[GpuView], str | None]:
+    """All GPUs with the jobs for which they are reserved, and the error of the driver or None."""
+    from stoker.client.wait_reasons import with_reservations
+
+    found = load_gpu_views(queue.db, queue.settings)
+    return with_reservations(queue.db, queue.settings, found), found[1]
 
 
 def _render(found: tuple[list[GpuView], str | None], is_verbose: bool) -> str:

@@ -7,6 +7,7 @@ import time
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, plural, print_json, table
 from stoker.client import views
+from stoker.client.job_filter import select_or_sweep
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.durations import format_duration
@@ -14,8 +15,8 @@ from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.shell_words import display
 from stoker.core.states import ACTIVE, FINAL, STATES
 from stoker.daemon.status import daemon_pid
-from stoker.errors import NotFound, UsageError
-from stoker.store import job_queries, meta
+from stoker.errors import UsageError
+from stoker.store import job_queries, meta, notes
 from stoker.store.job_queries import JobRow
 
 # Counting a million jobs takes longer than showing fifty of them.
@@ -25,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from stoker.client.wait_reasons import QueueView
     from stoker.core.policy.forecast_error import StartForecast
 
 VERB = Verb(
@@ -35,20 +37,31 @@ VERB = Verb(
             Option("-s --state", "only jobs in this state (or waiting, active, final, all)",
                    "STATE", many=True),
             Option("-T --tag", "only jobs with this tag", "TAG"),
-            Option("--name", "only jobs with this name", "NAME"),
+            Option("--starred", "only jobs with a star"),
+            Option("--name", "only jobs with this name", "NAME", completes="names"),
             Option("--on", "only jobs on this backend; local is this host", "NAME"),
             Option("-n --limit", "list at most N jobs (default: 50)", "N", count),
+            Option("--where", "only jobs that match: 'state == \"failed\" and duration > \"1h\"'",
+                   "EXPR", many=True),
+            Option("--sort", "sort by columns: -duration (largest first), name,-metric.loss",
+                   "COLUMNS"),
+            Option("--columns", "show these columns: id,state,cause,metric.loss", "COLUMNS"),
             Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
         ),
         (
             ("stoker ls", ""),
             ("stoker ls --state failed --json | jq '.jobs[].id'", ""),
             ("stoker ls 10-20", ""),
+            ("stoker ls --where 'cause == \"gpu_oom\" and submitted > \"2d ago\"'", ""),
+            ("stoker ls --where 'metric.loss < 0.3' --sort metric.loss", ""),
         ),
-        """The text in brackets before a command says how the job ended, or what it waits for
-(`[after 7]`, `[begins 15:40]`, `[retry in 20s]`, `[draining]`); `stoker why` says more. In the GPU
-column, (2) means that a waiting job requests two GPUs, and `lab n2:0,1` that a job runs on node n2
-of the backend `lab`. `stoker help selectors` explains JOB.""",
+        """The text in brackets before a command says how the job ended, what it waits for
+(`[behind 4 jobs · GPU 2 reserved for 25]`, `[after 7]`, `[begins 15:40]`, `[retry in 20s]`; `stoker
+why` says more), or how far it is: the progress and the newest metric that it reports, and when it
+likely ends (ETA). In the GPU column, (2) means that a waiting job requests two GPUs, and `lab
+n2:0,1` that a job runs on node n2 of the backend `lab`. In the NAME column, `7_3` is index 3 of
+array 7, and `*` marks jobs with a star. `stoker help selectors` explains JOB. `--where` and
+`--sort` search all jobs; docs/tables.md lists the columns. Metrics are those of finished jobs.""",
         words="jobs",
     )  # fmt: skip
 
@@ -72,14 +85,18 @@ def run(parsed: Parsed) -> int:
 
 
 def _as_json(queue: Queue, parsed: Parsed, *, has_starts: bool = False) -> dict[str, Any]:
-    """`has_starts`: with the forecasts, which change all the time."""
+    """`has_starts`: with forecasts and progress, which change all the time."""
     rows = rows_for(queue, parsed)
     found: dict[str, Any] = {
-        "jobs": [views.job_json(queue.db, queue.settings, row) for row in rows],
+        "jobs": _with_values(
+            queue, parsed, [views.job_json(queue.db, queue.settings, row) for row in rows]
+        ),
         "counts": job_queries.counts(queue.db),
     }
     if has_starts:
-        likely = starts(queue, rows)
+        view = queue_view(queue, rows)
+        likely = {} if view is None else view.starts()
+        found["waits"] = waits_json(queue, rows, view)
         found["starts"] = {
             row.id: {
                 "starts_in": round(likely[row.id].seconds, 1),
@@ -88,7 +105,18 @@ def _as_json(queue: Queue, parsed: Parsed, *, has_starts: bool = False) -> dict[
             for row in rows
             if row.id in likely
         }
+        found["progress"] = progress_json(queue, rows)
     return found
+
+
+def _with_values(queue: Queue, parsed: Parsed, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """With `--columns`, each job has their values as `values`."""
+    if parsed["columns"] is None:
+        return jobs
+    from stoker.cli.job_columns import values_of
+
+    values = values_of(queue, parsed["columns"], [job["id"] for job in jobs])
+    return [{**job, "values": values[job["id"]]} for job in jobs]
 
 
 def _watched(queue: Queue, parsed: Parsed, room: int | None) -> str:
@@ -105,7 +133,7 @@ def no_daemon(queue: Queue, counts: dict[str, int]) -> str | None:
     has_work = any(counts.get(state) for state in ("queued", *ACTIVE))
     if not has_work or daemon_pid(queue.settings.state_dir) is not None:
         return None
-    return "no daemon is running; start it with `stoker daemon start`"
+    return views.NO_DAEMON
 
 
 def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[JobRow]:
@@ -118,11 +146,15 @@ def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[J
         if chosen is None:
             raise UsageError(f"`{word}` is not a state", f"states: {', '.join(STATES)}")
         states = (*(states or ()), *chosen)
+    if parsed["where"] or parsed["sort"] is not None:
+        from stoker.cli.job_columns import matching_rows
+
+        return matching_rows(queue, parsed, states, _backend(parsed), limit)
     if parsed.words:
         return _chosen(queue, parsed, states, limit)
     return views.listed_jobs(
         queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"],
-        backend=_backend(parsed),
+        backend=_backend(parsed), starred=bool(parsed["starred"]),
     )  # fmt: skip
 
 
@@ -132,7 +164,7 @@ def _chosen(
     """The newest jobs among those that words select and options do not exclude."""
     tag, name = parsed["tag"], parsed["name"]
     rows: list[JobRow] = []
-    for job in reversed(_select(queue, parsed.words)):
+    for job in reversed(select_or_sweep(queue, parsed.words)):
         if len(rows) == limit:
             break
         row = job_queries.job(queue.db, job)
@@ -141,6 +173,7 @@ def _chosen(
             and (name is None or row.name == name)
             and _backend(parsed) in (None, row.request.backend)
             and (tag is None or tag in job_queries.tags(queue.db, row.id))
+            and (not parsed["starred"] or notes.is_starred(queue.db, notes.JOB, row.id))
         ):
             rows.append(row)
     return rows[::-1]
@@ -151,81 +184,120 @@ def _backend(parsed: Parsed) -> str | None:
     return "" if parsed["on"] == "local" else parsed["on"]
 
 
-def _select(queue: Queue, words: list[str]) -> list[int]:
-    """The selected ids. The name of a sweep selects its jobs, like `sweep:NAME`."""
-    from stoker.store.sweeps import by_name
-
-    ids: set[int] = set()
-    for word in words:
-        try:
-            ids.update(queue.select([word]))
-        except NotFound:
-            if by_name(queue.db, word) is None:
-                raise
-            ids.update(queue.select([f"sweep:{word}"]))
-    return sorted(ids)
-
-
 def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | None = None) -> str:
     rows = rows_for(queue, parsed, fitting)
     if not rows:
         return "no jobs" if not counts else f"no matching jobs ({summary(counts)})"
-    text = jobs_table(queue, rows)
+    if parsed["columns"] is not None:
+        from stoker.cli.job_columns import columns_table
+
+        text = columns_table(queue, parsed["columns"], rows)
+    else:
+        text = jobs_table(queue, rows)
     hidden = sum(counts.values()) - len(rows)
-    if hidden > 0 and not parsed.words:
+    if hidden > 0 and not (parsed.words or parsed["where"]):
         is_more = any(count >= COUNT_LIMIT for count in counts.values())
         jobs = f"{hidden}+ jobs" if is_more else plural(hidden, "job")
         text += f"\n{summary(counts)}; {jobs} not shown (see -n, --state)"
     return text
 
 
-def starts(queue: Queue, rows: list[JobRow]) -> dict[int, StartForecast]:
-    """When waiting jobs likely start, by job id.
+def queue_view(queue: Queue, rows: list[JobRow]) -> QueueView | None:
+    """Why jobs of this host wait and when they likely start; None if none of `rows` is queued."""
+    if not any(row.state == "queued" and not row.request.backend for row in rows):
+        return None
+    from stoker.client.wait_reasons import LISTED_DEPTH, QueueView
 
-    Returns early if no job waits, or if no running job has a time limit or a command profile.
-    """
-    if not any(row.state == "queued" for row in rows):
-        return {}
-    if not job_queries.has_known_end(queue.db):
-        return {}
-    from stoker.client.wait_reasons import likely_starts
-
-    return likely_starts(queue.db, queue.settings)
+    return QueueView(queue.db, queue.settings, LISTED_DEPTH)
 
 
-def jobs_table(queue: Queue, rows: list[JobRow]) -> str:
-    now, likely = time.time(), starts(queue, rows)
-    draining = any(row.state == "queued" for row in rows) and meta.is_draining(queue.db)
+def waits_json(queue: Queue, rows: list[JobRow], view: QueueView | None) -> dict[int, str]:
+    """Why each waiting job waits, in a few words."""
+    now, draining = time.time(), _is_draining(queue, rows)
+    words = {row.id: _waiting_words(queue, row, now, view, draining) for row in rows}
+    return {row.id: words[row.id] for row in rows if row.state == "queued" and words[row.id]}
+
+
+def _is_draining(queue: Queue, rows: list[JobRow]) -> bool:
+    return any(row.state == "queued" for row in rows) and meta.is_draining(queue.db)
+
+
+def _waiting_words(
+    queue: Queue, row: JobRow, now: float, view: QueueView | None, draining: bool
+) -> str:
+    """What a queued job waits for: `after 7`, or `behind 4 jobs · GPU 2 reserved for 25`."""
+    words = views.waiting_words(queue.db, row, now, draining)
+    if words or row.state != "queued":
+        return words
+    if row.request.backend or view is None:
+        return ""
+    return view.short(row)
+
+
+def jobs_table(queue: Queue, rows: list[JobRow], view: QueueView | None = None) -> str:
+    """`view`: the present result of `queue_view`, to avoid loading it again."""
+    now, view = time.time(), view or queue_view(queue, rows)
+    likely = {} if view is None else view.starts()
+    starred = notes.starred(queue.db, notes.JOB, [row.id for row in rows])
+    draining = _is_draining(queue, rows)
     lines = []
     for row in rows:
         words = views.result_words(row, queue.db)
-        words = words or views.waiting_words(queue.db, row, now, bool(draining))
+        words = words or _waiting_words(queue, row, now, view, draining)
         if row.state == "submitted" and not words:
             from stoker.client.backend_reasons import submitted_words
 
             words = submitted_words(queue.db, row)
-        words = (
-            words or views.process_words(queue.db, row) or views.progress(queue.settings, row) or ""
-        )
-        lines.append(_cells(row, now, likely.get(row.id), words))
+        words = words or views.process_words(queue.db, row) or progress_words(queue, row, now)
+        lines.append(_cells(row, now, likely.get(row.id), words, row.id in starred))
     return table(("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"), lines, state=1)
 
 
-def _cells(row: JobRow, now: float, start: StartForecast | None, words: str) -> tuple[object, ...]:
+def progress_words(queue: Queue, row: JobRow, now: float) -> str:
+    """`step 120/1000 (12%), loss 0.31, ETA 12m30s`; "" if the job does not run."""
+    if row.state not in ACTIVE:
+        return ""
+    from stoker.client.job_progress import job_progress
+
+    known = job_progress(queue.db, queue.settings, row, now)
+    return "" if known is None else known.words()
+
+
+def progress_json(queue: Queue, rows: list[JobRow]) -> dict[int, dict[str, Any]]:
+    """The progress of the running jobs among `rows`, by job."""
+    if not any(row.state in ACTIVE for row in rows):
+        return {}
+    from stoker.client.job_progress import job_progress
+
+    known = {row.id: job_progress(queue.db, queue.settings, row) for row in rows}
+    return {job: one.as_json() for job, one in known.items() if one is not None}
+
+
+def _cells(
+    row: JobRow, now: float, start: StartForecast | None, words: str, is_starred: bool
+) -> tuple[object, ...]:
     command = display(row.argv, row.shell)
     return (
         row.id,
         row.state,
         elapsed(row, now) if start is None else start.words(),
         views.place_words(row),
-        row.name or "-",
+        _name(row, is_starred),
         f"[{words}] {command}" if words else command,
     )
+
+
+def _name(row: JobRow, is_starred: bool) -> str:
+    """The name, and the index in an array: `train 7_3`; `* train` with a star."""
+    parts = ("*" if is_starred else "", row.name or "", views.array_words(row))
+    return " ".join(part for part in parts if part) or "-"
 
 
 def elapsed(row: JobRow, now: float) -> str:
     if row.started_at is None or row.state in ("held", "queued"):
         return "-"
+    if row.is_interrupted:
+        return "-"  # its end is not known
     end = row.ended_at if row.state in FINAL and row.ended_at is not None else now
     return format_duration(end - row.started_at)
 

@@ -7,9 +7,11 @@ import sys
 import time
 import zlib
 
-from stoker.cli.job_flags import RUN_FLAGS, sweep_base
+from stoker.boot import boot_id
+from stoker.cli.job_flags import IDLE, NOT_INTERACTIVE, RUN_FLAGS, sweep_base
 from stoker.cli.job_lines import count_jobs
 from stoker.cli.open_queue import at_end
+from stoker.cli.output import notice
 from stoker.cli.run.progress import Screen
 from stoker.cli.run.run_devices import check_gpu_file, gpus_of, max_parallel_jobs, usable_devices
 from stoker.cli.run.run_sources import LineSource, WordSource
@@ -23,17 +25,17 @@ from stoker.core.model import LOCAL
 from stoker.core.states import WAITING
 from stoker.daemon.foreground import Foreground, remove_store
 from stoker.daemon.interfaces import Host
-from stoker.errors import Conflict, UsageError
+from stoker.errors import Conflict, Error, UsageError
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.store import changes, job_queries
 from stoker.store.database import FILE_NAME, Database, open_database
 from stoker.store.meta import tag_base
+from stoker.store.notify_outbox import has_events
 from stoker.store.resumable_jobs import FinishedJobs
 from stoker.supervisor import locks
 from stoker.supervisor.host_size import host_resources
 from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.logs import run_log_path
-from stoker.supervisor.runner import boot_id
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,6 +57,9 @@ VERB = Verb(
             Option("--stream", "print the output of jobs instead of writing log files"),
             Option("--resume", "skip jobs that succeeded in an earlier run of the same file"),
             Option("-q --quiet", "do not show progress"),
+            Option("-it --interactive", "run a command on this terminal as a job of the queue; see"
+                   " `stoker shell --help`"),
+            IDLE,
             *RUN_FLAGS,
         ),
         (
@@ -64,6 +69,7 @@ VERB = Verb(
              "a sweep; a second run starts only the missing trials"),
             ("tail -f -n 0 queue | stoker run --devices 0,1 -", "run lines appended to a file"),
             ("stoker run python train.py", "one command: prints its output, returns its exit code"),
+            ("stoker run -it python", "on this terminal, as soon as a GPU is free"),
             ("stoker run --on lab jobs.txt", "on a backend; see `stoker backend`"),
         ),
         """A file or stdin has one job per line; the exit code is the number of failed jobs, or 101
@@ -78,6 +84,9 @@ them.""",
         keeps_words=True,
         words="files",
     )  # fmt: skip
+# Options of foreground runs, which jobs of the queue do not have.
+_FOREGROUND = ("devices", "gpu_file", "jobs", "file", "log_dir", "stream", "resume", "json",
+               *(one.key for one in RUN_FLAGS if one.key in NOT_INTERACTIVE))  # fmt: skip
 # Extensions of the files of jobs in a log folder.
 _KINDS = ("log", "jsonl", "progress", "stop", "requeue")
 
@@ -89,6 +98,10 @@ def run(parsed: Parsed) -> int:
 
         print(help_text(VERB))
         return 0
+    if parsed["interactive"]:
+        return _run_interactive(parsed)
+    if parsed["idle"] is not None:
+        raise UsageError("`--idle` is for interactive jobs", "add -it")
     settings = load_settings()
     if parsed["gpu_file"] is not None:
         settings = settings._replace(gpu_file=os.path.abspath(parsed["gpu_file"]))
@@ -146,8 +159,20 @@ def run(parsed: Parsed) -> int:
     screen.foreground = foreground
     foreground.work(screen.redraw)
     screen.close()
+    if has_events(db):
+        _notify(db, folder, settings)
     os.close(lock)
     return print_summary(parsed, db, folder, path, source, screen, foreground.interrupts)
+
+
+def _notify(db: Database, folder: str, settings: Settings) -> None:
+    """Hand the notifications of the run over to the queue; a failure is only a warning."""
+    from stoker.notify.foreground_messages import hand_over
+
+    try:
+        hand_over(db, folder, settings)
+    except Error as error:
+        notice(f"warning: no notification was sent: {error.message}")
 
 
 def _finished(db: Database, parsed: Parsed) -> FinishedJobs:
@@ -266,3 +291,15 @@ def _remove_waiting(db: Database) -> None:
     left = [row.id for row in job_queries.jobs_in_states(db, WAITING, 10**9)]
     changes.cancel(db, left, time.time())
     changes.remove(db, left)
+
+
+def _run_interactive(parsed: Parsed) -> int:
+    from stoker.cli.open_queue import open_queue
+    from stoker.cli.terminal.start import run_interactive
+
+    for key in _FOREGROUND:
+        if parsed[key] is not None:
+            raise UsageError(f"`-it` and `--{key.replace('_', '-')}` exclude each other")
+    if not parsed.words:
+        raise UsageError("no command given", "example: stoker run -it python")
+    return run_interactive(open_queue(), parsed, parsed.words)

@@ -6,23 +6,25 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_json, table
-from stoker.cli.verbs.ls import elapsed
+from stoker.cli.verbs.ls import elapsed, progress_words
 from stoker.client import views
+from stoker.client.code_views import code_words, machine_words
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Parsed, Verb
+from stoker.core.activation import shown_activation
+from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.sizes import format_size
 from stoker.core.formats.terminal import printable
+from stoker.core.model import MPS
 from stoker.core.policy.explain import needs
-from stoker.core.policy.share_mode import MPS
 from stoker.core.profiles.estimates import Estimate
 from stoker.core.profiles.gpu_memory import budget
 from stoker.core.profiles.sharing_advice import sharing_advice
-from stoker.core.states import WAITING
+from stoker.core.states import STARTED, WAITING
 from stoker.errors import UsageError
 from stoker.settings import cores
-from stoker.store import job_queries, sweeps
+from stoker.store import arrays, code_states, job_queries, machines, notes, sweeps
 from stoker.store.job_queries import AttemptRow, JobRow
 from stoker.store.profiles import shared_speeds
 
@@ -30,14 +32,24 @@ from stoker.store.profiles import shared_speeds
 _EDITED = {
     "argv": "command", "shell": "command", "time_limit": "time limit", "request": "request",
     "eligible_at": "begin time", "cwd": "directory", "env": "environment", "after": "dependencies",
+    "notify": "notifications",
 }  # fmt: skip
 
 VERB = Verb(
     "show",
-    "show JOB...",
-    "Show everything about jobs: request, attempts, result, resource use, path of the log.",
-    (),
-    (("stoker show 7", ""), ("stoker show @ --json", "the last submitted job as JSON")),
+    "show [--diff] JOB...",
+    "Show everything about jobs: request, code, attempts, result, resource use, log and files.",
+    (
+        Option(
+            "--diff",
+            "print how the tracked files of the job's folder differed from their commit at submit",
+        ),
+    ),
+    (
+        ("stoker show 7", ""),
+        ("stoker show @ --json", "the last submitted job as JSON"),
+        ("stoker show 7 --diff | git apply", "repeats the changes of the code of job 7"),
+    ),
     words="jobs",
 )
 
@@ -49,6 +61,10 @@ def run(parsed: Parsed) -> int:
         )
     queue = open_queue()
     rows = job_queries.jobs(queue.db, queue.select(parsed.words))
+    if parsed["diff"]:
+        from stoker.cli.diff_output import print_diffs
+
+        return print_diffs(queue, rows, as_json=bool(parsed["json"]))
     if parsed["json"]:
         print_json(jobs=[views.job_in_full(queue.db, queue.settings, row) for row in rows])
         return 0
@@ -68,21 +84,38 @@ def _trial(queue: Queue, row: JobRow) -> str:
     return f"{found[1]} of sweep {found[0]}: {params}"
 
 
+def _array(queue: Queue, row: JobRow) -> str:
+    """`7_3: index 3 of 0-99, at most 8 jobs at once`."""
+    words = views.array_words(row)
+    if not words:
+        return ""
+    found = arrays.load(queue.db, row.batch or 0)
+    if found is None:
+        return words
+    limit = f", at most {plural(found.most, 'job')} at once" if found.most is not None else ""
+    return f"{words}: index {row.array_index} of {found.indexes}{limit}"
+
+
 def _text(queue: Queue, row: JobRow) -> str:
     words = views.result_words(row, queue.db) or views.process_words(queue.db, row)
     out, err = views.log_paths(queue.settings, row)
+    note = notes.note(queue.db, notes.JOB, row.id)
     lines = [
         ("job", f"{row.id}" + (f" ({row.name})" if row.name else "")),
         ("state", row.state + (f": {words}" if words else "")),
         ("command", display(row.argv, row.shell)),
         ("trial", _trial(queue, row)),
+        ("array", _array(queue, row)),
         ("directory", row.cwd),
+        ("code", _code(queue, row)),
+        ("snapshot", row.snapshot_dir or row.snapshot or ""),
         ("GPUs", _gpus(row)),
         ("host", views.host_words(row)),
         ("runs on", _place(row)),
         ("options", " ".join(row.request.options)),
         ("priority", str(row.priority) if row.priority else ""),
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
+        ("star", "yes" if note.starred else ""),
         ("group", row.group or ""),
         ("after", ", ".join(f"{n}:{c}" + (" (met)" if m else "")
                             for n, c, m in job_queries.dependencies(queue.db, row.id))),
@@ -92,22 +125,29 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("preemptible", _preemptible(row)),
         ("CPU binding", "off" if row.no_bind else ""),
         ("warm start", "" if row.warm is None else row.warm or "learned modules"),
+        ("notifies", (row.notify or "").replace(",", ", ")),
+        *shown_activation(row.activation),
         ("submitted", _when(row.submitted_at)),
         ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),
         ("ended", _when(row.ended_at)),
         ("duration", elapsed(row, time.time())),
         ("used", _used(row)),
-        ("progress", views.progress(queue.settings, row) or ""),
+        ("progress", progress_words(queue, row, time.time())),
         ("GPU use", _used_of_gpu(row)),
+        *_running_use(queue, row),
+        ("ran with", _machine(queue, row)),
         ("profile", _profile(queue, row)),
         ("log", out or ""),
         ("stderr", err or ""),
+        ("files", _files(queue, row)),
         ("rerun of", str(row.rerun_of or "")),
     ]  # fmt: skip
     text = "\n".join(
         f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-"
     )
+    if note.text:
+        text += f"\n{note_block(note.text)}"
     history = job_queries.attempts(queue.db, row.id)
     if len(history) > 1:
         header = ("attempt", "started", "duration", "GPU", "result")
@@ -115,6 +155,37 @@ def _text(queue: Queue, row: JobRow) -> str:
     for at, kind, data in job_queries.events(queue.db, row.id):
         text += f"\n{_when(at)}  {kind} {printable(_in_words(kind, data or ''))}".rstrip()
     return text
+
+
+def _files(queue: Queue, row: JobRow) -> str:
+    """What the job left in its output folder; "" if there is nothing."""
+    import os
+
+    from stoker.client.artifacts import artifact_words, list_artifacts, output_folder
+
+    folder = output_folder(queue.settings, row)
+    if not os.path.isdir(folder):
+        return ""
+    words = artifact_words(list_artifacts(queue.settings, row))
+    return f"{folder}: {words}" if words else ""
+
+
+def note_block(note: str) -> str:
+    """A note with the indent of other values: its first line after the word `note`."""
+    lines = [printable(line) for line in note.split("\n")]
+    return "\n".join(f"{'' if at else 'note':<12}{line}".rstrip() for at, line in enumerate(lines))
+
+
+def _code(queue: Queue, row: JobRow) -> str:
+    """The state of the code at submit; "" if the folder was in no git repository."""
+    code = code_states.of_job(queue.db, row.id)
+    return "" if code is None else code_words(code)
+
+
+def _machine(queue: Queue, row: JobRow) -> str:
+    """Host, versions and GPU models of the newest attempt."""
+    known = machines.of_attempts(queue.db, row.id)
+    return machine_words(*known[max(known)]) if known else ""
 
 
 def _preemptible(row: JobRow) -> str:
@@ -174,6 +245,18 @@ def _used_of_gpu(row: JobRow) -> str:
     if row.gpu_energy is not None:
         words.append(f"{row.gpu_energy / 3600:.1f} Wh")
     return ", ".join(words)
+
+
+def _running_use(queue: Queue, row: JobRow) -> list[tuple[str, str]]:
+    """What a running job uses of its GPU memory, and a line for each warning."""
+    if row.state not in STARTED:
+        return []
+    from stoker.client.job_usage import running_use
+
+    use = running_use(queue.settings, row)
+    if use is None:
+        return []
+    return [("GPU memory", use.gpu_memory_words()), *(("warning", one) for one in use.warnings)]
 
 
 def _profile(queue: Queue, row: JobRow) -> str:

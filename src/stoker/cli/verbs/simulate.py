@@ -32,6 +32,12 @@ def _policies(text: str) -> list[str]:
     return names
 
 
+def _users(text: str) -> int:
+    if not text.isdigit() or not int(text):
+        raise UsageError(f"`{text}` is not a number of users", "example: 4")
+    return int(text)
+
+
 def _share(text: str) -> float:
     try:
         share = float(text)
@@ -51,19 +57,23 @@ VERB = Verb(
                    _gpus),
             Option("--preemptible", "share of jobs that are preemptible, 0 to 1, chosen at random",
                    "SHARE", _share),
+            Option("--users", "divide the jobs at random among users: the second has half as many"
+                   " as the first, the third a third, and so on", "N", _users),
             Option("--policy", "fifo, backfill, learned, oracle or all (default)", "NAME",
-                   _policies),
+                   _policies, completes="|".join((*_POLICIES, "all"))),
         ),
         (
             ("stoker simulate jobs.csv --gpus 16,24,32", ""),
             ("stoker simulate jobs.csv --gpus 8 --policy learned --json", ""),
             ("stoker simulate jobs.csv --gpus 16 --preemptible 0.3", ""),
+            ("stoker simulate jobs.csv --gpus 16 --users 4 --policy learned", ""),
         ),
         """The trace is a CSV file with the columns submit_s, duration_s and gpus. Jobs with the
 same number of GPUs and the same family, name, user or vc (the first of these columns that exists)
 share a command profile. If there is a column preemptible, jobs with 1 there are preemptible; a job
 that gives way continues later where it was stopped. Their waits, which count all time in the queue,
-are shown apart.
+are shown apart, and so are those of each user (--users, or a column group): each is a fair-share
+group.
 
 Policies:
   fifo      strict order of submission
@@ -82,7 +92,15 @@ def run(parsed: Parsed) -> int:
     if parsed["preemptible"] is not None:
         share = parsed["preemptible"]
         jobs = [job._replace(preemptible=Random(-job.id).random() < share) for job in jobs]
-    has_classes = any(job.preemptible for job in jobs)
+    if parsed["users"] is not None:
+        names = [f"user{number}" for number in range(1, parsed["users"] + 1)]
+        weights = [1 / number for number in range(1, parsed["users"] + 1)]
+        jobs = [
+            job._replace(user=Random(f"user of {job.id}").choices(names, weights)[0])
+            for job in jobs
+        ]
+    has_kinds = any(job.preemptible for job in jobs)
+    has_users = any(job.user for job in jobs)
     rows, records = [], []
     for gpus in parsed["gpus"] or [8]:
         usable = [job for job in jobs if job.gpus <= gpus]
@@ -92,27 +110,30 @@ def run(parsed: Parsed) -> int:
             began = time.perf_counter()
             result = simulate(usable, gpus, policy)
             took = time.perf_counter() - began
-            of_class = [job.preemptible for job in usable]
-            for is_preemptible in (False, True) if has_classes else (None,):
-                waits = [
-                    wait
-                    for wait, one in zip(result.waits, of_class, strict=True)
-                    if is_preemptible in (None, one)
-                ]
-                records.append(_record(gpus, policy, result, waits, took, is_preemptible))
+            classes: dict[tuple[str | None, bool | None], list[float]] = {}
+            if has_kinds and not has_users:
+                classes = {(None, False): [], (None, True): []}
+            for job, wait in zip(usable, result.waits, strict=True):
+                user = job.user if has_users else None
+                kind = job.preemptible if has_kinds else None
+                classes.setdefault((user, kind), []).append(wait)
+            for (user, kind), waits in sorted(classes.items()):
+                records.append(_record(gpus, policy, result, waits, took, kind, user))
                 rows.append(_row(records[-1]))
     if parsed["json"]:
         print_json(simulations=records)
     else:
-        header = ("GPUS", "POLICY", *(("JOBS",) if has_classes else ()), "WAIT MEAN", "P50", "P95",
+        header = ("GPUS", "POLICY", *(("USER", "COUNT") if has_users else ()),
+                  *(("JOBS",) if has_kinds else ()), "WAIT MEAN", "P50", "P95",
                   "P99", "MAX", "MAKESPAN", "UTIL", "SIM TIME")  # fmt: skip
         print(table(header, rows))
     return 0
 
 
 def simulate(jobs: list[TraceJob], gpus: int, policy: str) -> Result:
+    is_fair = policy != "fifo" and any(job.user for job in jobs)
     rules = Rules(
-        backfill=policy != "fifo", short_first=policy in ("learned", "oracle"), is_fair=False
+        backfill=policy != "fifo", short_first=policy in ("learned", "oracle"), is_fair=is_fair
     )
     jobs, profiles = _profiles(jobs, policy)
     return replay(jobs, gpus, rules, profiles)
@@ -167,7 +188,8 @@ def _read(path: str) -> list[TraceJob]:
                         f"line {number} of `{path}`: gpus must be at least 1, duration_s at least 0"
                     )
                 word = (row.get("preemptible") or "").strip().lower()
-                job = job._replace(preemptible=word in ("1", "true", "yes"))
+                user = (row.get("group") or "").strip()
+                job = job._replace(preemptible=word in ("1", "true", "yes"), user=user)
                 if kind:
                     key = (row[kind], job.gpus)
                     job = job._replace(profile=profiles.setdefault(key, len(profiles) + 1))
@@ -188,12 +210,14 @@ def _record(
     waits: list[float],
     took: float,
     is_preemptible: bool | None,
+    user: str | None,
 ) -> dict[str, object]:
-    """`is_preemptible`: the jobs to which the waits belong; None: all of them."""
+    """`is_preemptible`, `user`: the jobs to which the waits belong; None: all of them."""
     waits = sorted(waits)
     return {
         "gpus": gpus,
         "policy": policy,
+        "user": user,
         "preemptible": is_preemptible,
         "preemptions": result.preemptions,
         "jobs": len(waits),
@@ -220,5 +244,6 @@ def _row(record: dict[str, object]) -> tuple[object, ...]:
     used = f"{100 * float(str(record['utilisation'])):.0f}%"
     took = f"{float(str(record['took_s'])):.1f}s"
     kind = record["preemptible"]
-    of_class = () if kind is None else ("preemptible" if kind else "normal",)
-    return (record["gpus"], record["policy"], *of_class, *times, used, took)
+    of_kind = () if kind is None else ("preemptible" if kind else "normal",)
+    of_user = () if record["user"] is None else (record["user"] or "-", record["jobs"])
+    return (record["gpus"], record["policy"], *of_user, *of_kind, *times, used, took)

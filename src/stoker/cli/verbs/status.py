@@ -6,7 +6,16 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_json, table
-from stoker.cli.verbs.ls import COUNT_LIMIT, elapsed, jobs_table, no_daemon, summary
+from stoker.cli.verbs.ls import (
+    COUNT_LIMIT,
+    elapsed,
+    jobs_table,
+    no_daemon,
+    progress_json,
+    progress_words,
+    queue_view,
+    summary,
+)
 from stoker.client import views
 from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
@@ -16,6 +25,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.model import Device
 from stoker.core.states import ACTIVE, WAITING
 from stoker.devices.discovery import has_driver
+from stoker.errors import UsageError
 from stoker.store import backends, job_queries, meta
 from stoker.store.device_settings import device_settings
 
@@ -26,24 +36,64 @@ if TYPE_CHECKING:
 VERB = Verb(
     "status",
     "[status] [OPTIONS]",
-    "Show GPUs, running jobs, the first waiting jobs, and the number of jobs in each state.",
-    (Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),),
-    (("stoker", ""), ("stoker status --json", "")),
+    "Show GPUs, running jobs with their progress, newest metric and likely end (ETA), the first"
+    " waiting jobs, and the number of jobs in each state.",
+    (
+        Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
+        Option(
+            "--prometheus",
+            "print metrics of jobs, GPUs, host and daemon for Prometheus, or write them to FILE",
+            "FILE",
+            optional=True,
+        ),
+    ),
+    (
+        ("stoker", ""),
+        ("stoker status --json", ""),
+        ("stoker status --prometheus=/var/lib/node_exporter/stoker.prom", "e.g. by cron"),
+    ),
 )
 _SHOWN = 10
 
 
 def run(parsed: Parsed) -> int:
     queue = open_queue()
+    if parsed["prometheus"] is not None:
+        for name in ("json", "watch"):
+            if parsed[name]:
+                raise UsageError(f"`--prometheus` and `--{name}` exclude each other")
+        return _write_metrics(queue, parsed["prometheus"])
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch
 
         return watch(queue, lambda room: render(queue),
                      (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        print_json(**_as_json(queue))
+        print_json(**_as_json(queue, has_progress=True))
     else:
         print(render(queue))
+    return 0
+
+
+def _write_metrics(queue: Queue, path: str) -> int:
+    """Print metrics, or replace a file: a reader sees either the old or the new text."""
+    import os
+
+    from stoker.client.operator_metrics import metrics_text
+
+    text = metrics_text(queue.db, queue.settings)
+    if not path:
+        print(text, end="")
+        return 0
+    new = f"{path}.{os.getpid()}.new"
+    try:
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(new, path)
+    except OSError as error:
+        if os.path.exists(new):
+            os.unlink(new)
+        raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
     return 0
 
 
@@ -51,14 +101,16 @@ def render(queue: Queue) -> str:
     now = time.time()
     active = job_queries.jobs_in_states(queue.db, ACTIVE, 500)
     parts = []
-    devices, text = _devices(queue, active, now)
+    waiting = _waiting(queue)
+    view = queue_view(queue, waiting)
+    devices, text = _devices(queue, active, now, {} if view is None else view.reserved_for())
     if text:
         parts.append(text)
     remote = [job for job in active if job.request.backend]
     cpu_jobs = [job for job in active if not job.devices and not job.request.backend]
     if cpu_jobs or not devices:
         slots = meta.get_meta(queue.db, "cpu_slots")
-        lines = [(job.id, elapsed(job, now), _line(job)) for job in cpu_jobs[:_SHOWN]]
+        lines = [(job.id, elapsed(job, now), _line(queue, job, now)) for job in cpu_jobs[:_SHOWN]]
         title = f"CPU JOB{'S' if slots is None else f'S (of {slots})'}"
         parts.append(
             table((title, "TIME", "COMMAND"), lines) if lines else "no GPUs, no running jobs"
@@ -67,14 +119,14 @@ def render(queue: Queue) -> str:
         parts.append(reserved)
     if remote:
         running = [job for job in remote if job.state != "submitted"]
-        places = [(views.place_words(job), elapsed(job, now), _line(job)) for job in running]
+        places = [(views.place_words(job), elapsed(job, now), _line(queue, job, now))
+                  for job in running[:_SHOWN]]  # fmt: skip
         hidden = len(running) - _SHOWN
-        parts.append(table(("BACKEND", "TIME", "JOB"), places[:_SHOWN]))
+        parts.append(table(("BACKEND", "TIME", "JOB"), places))
         if hidden > 0:
             parts[-1] += f"\n{plural(hidden, 'more job')} on backends"
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
-    waiting = _waiting(queue)
-    parts.append(jobs_table(queue, waiting) if waiting else "no waiting jobs")
+    parts.append(jobs_table(queue, waiting, view) if waiting else "no waiting jobs")
     if counts:
         parts.append(summary(counts))
     parts += _notices(queue, counts)
@@ -82,18 +134,21 @@ def render(queue: Queue) -> str:
 
 
 def _devices(
-    queue: Queue, active: list[job_queries.JobRow], now: float
+    queue: Queue, active: list[job_queries.JobRow], now: float, reserved: dict[int, int]
 ) -> tuple[tuple[Device, ...], str]:
+    """`reserved`: the waiting jobs for which GPUs are kept, by GPU."""
     if not queue.settings.devices and has_driver():
         from stoker.client.gpu_views import load_gpu_views
 
         gpus, error = load_gpu_views(queue.db, queue.settings)
         rows: list[tuple[object, ...]] = []
         for gpu in gpus:
-            cells = [(elapsed(job, now), _line(job)) for job in gpu.jobs]
+            cells = [(elapsed(job, now), _line(queue, job, now)) for job in gpu.jobs]
             cells += [("-", f"({words})") for words in gpu.others_words()]
             if gpu.closed is not None and (gpu.jobs or not cells):
                 cells.append(("-", f"({gpu.closed})"))
+            if gpu.device.number in reserved:
+                cells.append(("-", f"(reserved for {reserved[gpu.device.number]})"))
             cells = cells or [("-", "-")]
             facts = (gpu.device.visible, gpu.device.model, gpu.memory_words(), gpu.load_words())
             rows.append((*facts, *cells[0]))
@@ -107,9 +162,11 @@ def _devices(
     rows = []
     for device in devices:
         jobs = [job for job in active if device.number in job.devices]
-        cells = [(elapsed(job, now), _line(job)) for job in jobs]
+        cells = [(elapsed(job, now), _line(queue, job, now)) for job in jobs]
         if device.uuid in drained:
             cells.append(("-", "(drained)"))
+        if device.number in reserved:
+            cells.append(("-", f"(reserved for {reserved[device.number]})"))
         cells = cells or [("-", "-")]
         rows += [(device.visible, device.model or "-", *cell) for cell in cells]
     return devices, table(("GPU", "MODEL", "TIME", "JOB"), rows) if rows else ""
@@ -126,8 +183,11 @@ def _waiting(queue: Queue) -> list[job_queries.JobRow]:
     return [*ready, *(row for row in others if row.id not in known)][:_SHOWN]
 
 
-def _line(job: job_queries.JobRow) -> str:
-    return f"{job.id} {job.name or display(job.argv, job.shell)}"
+def _line(queue: Queue, job: job_queries.JobRow, now: float) -> str:
+    """`7 [40%, loss 0.31, ETA 12m30s] python train.py`."""
+    words = progress_words(queue, job, now)
+    known = f"[{words}] " if words else ""
+    return f"{job.id} {known}{job.name or display(job.argv, job.shell)}"
 
 
 def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
@@ -142,10 +202,12 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
     return notices
 
 
-def _as_json(queue: Queue) -> dict[str, Any]:
+def _as_json(queue: Queue, *, has_progress: bool = False) -> dict[str, Any]:
+    """`has_progress`: with the progress of running jobs, which changes all the time."""
     from stoker.client.wait_reasons import queue_order
 
     active = job_queries.jobs_in_states(queue.db, ACTIVE, 500)
+    more = {"progress": progress_json(queue, active)} if has_progress else {}
     return dict(
         daemon=views.daemon_facts(queue.db, queue.settings),
         devices=[
@@ -159,4 +221,5 @@ def _as_json(queue: Queue) -> dict[str, Any]:
                  for job in queue_order(queue.db, 50)],
         counts=job_queries.counts(queue.db),
         problems=host_problems(queue.db, queue.settings),
+        **more,
     )  # fmt: skip

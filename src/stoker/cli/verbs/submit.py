@@ -20,8 +20,8 @@ from stoker.client.queue import CHUNK, Queue, Receipt
 from stoker.core.formats.command_line import Option, Parsed, Verb, parse
 from stoker.core.formats.durations import format_duration
 from stoker.core.model import JobSpec
-from stoker.errors import NotFound, UsageError
-from stoker.store import job_queries
+from stoker.errors import UsageError
+from stoker.store import profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ VERB = Verb(
         ("stoker submit train.sh", "uses the #SBATCH and #stoker options in the script"),
         ("stoker submit --file jobs.txt", "blank lines and # comments are skipped"),
         ("generate-jobs | stoker submit -", "the same from a pipe"),
+        ("stoker submit --array 0-99%8 'python train.py --seed $STOKER_ARRAY_INDEX'", ""),
+        ("stoker submit --after @ python eval.py", "when the last submitted job has succeeded"),
         ("stoker submit --gpus 0 --begin +2h --name backup ./backup.sh", ""),
         ("stoker --host gpu-box submit --sync . python train.py", "on another machine"),
     ),
@@ -82,7 +84,12 @@ def run(parsed: Parsed) -> int:
         notice(f"warning: {text}")
     if parsed.words and parsed["file"] is None and os.path.isfile(parsed.words[0]):
         parsed, script = _with_directives(queue, parsed)
-    specs = JobSpecs(queue.settings, queue.devices(), flag_values(parsed.values))
+    values = flag_values(parsed.values)
+    if queue.settings.snapshot == "ask":
+        from stoker.cli.snapshot_question import with_answer
+
+        values = with_answer(queue.settings, values, is_dry=bool(parsed["dry_run"]))
+    specs = JobSpecs(queue.settings, queue.devices(), values)
     if parsed["file"] is not None:
         if parsed.words:
             raise UsageError(f"`--file` and a command (`{parsed.words[0]}`) exclude each other")
@@ -98,14 +105,14 @@ def run(parsed: Parsed) -> int:
         if text is not None:
             notice(f"warning: {text}")
     if parsed["dry_run"]:
-        return _dry_run([spec], parsed)
+        return _dry_run(queue, [spec], parsed)
     receipt = queue.submission(parsed["token"]).add([spec], _now())
     started = False
     try:
         started = not spec.held and queue.ensure_daemon()
     finally:
         # The job is queued even if the daemon cannot start.
-        _report(queue, parsed, [receipt], started)
+        _report(queue, parsed, [receipt], started, spec)
     return 0
 
 
@@ -149,10 +156,13 @@ def _submit_file(queue: Queue, specs: JobSpecs, parsed: Parsed) -> int:
     check_job_file(path, "submit")
     if parsed["dry_run"]:
         batches = read_batches(path, CHUNK)
-        return _dry_run([specs.line(line) for batch in batches for line in batch], parsed)
+        return _dry_run(queue, [specs.line(line) for batch in batches for line in batch], parsed)
     if path != "-":
         # Check the whole file first: an error in line 900 must not leave 899 jobs in the queue.
-        check_file(path, lambda line: _check_after(queue, line.number, specs.line(line)))
+        from stoker.cli.job_file_after import AfterChecker
+
+        checker = AfterChecker(queue.db, specs.base)
+        check_file(path, lambda line: checker.check(line.number, specs.line(line)))
     submission = queue.submission(parsed["token"])
     receipts: list[Receipt] = []
     started = False
@@ -183,16 +193,14 @@ def _ranges(receipts: list[Receipt]) -> str:
     return ", ".join(f"{first}-{last}" for first, last in ranges)
 
 
-def _check_after(queue: Queue, line: int, spec: JobSpec) -> None:
-    """Raise NotFound with the line number; the store would check it too, but without the number."""
-    for needs, _ in spec.after:
-        try:
-            job_queries.job(queue.db, needs)
-        except NotFound as error:
-            raise NotFound(f"line {line}: `--after`: {error.message}", error.hint) from None
-
-
-def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool) -> None:
+def _report(
+    queue: Queue,
+    parsed: Parsed,
+    receipts: list[Receipt],
+    started: bool,
+    only: JobSpec | None = None,
+) -> None:
+    """`only`: the job or array, if it is not a file."""
     if started:
         from stoker.cli.start_notice import STARTED
 
@@ -215,9 +223,18 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
     if count == 1:
         then = f"start: {program} release" if parsed["hold"] else f"follow: {program} log -f"
         lines.append(f"job {first} {state:<28} {then} {first}")
+    elif count and only is not None:
+        jobs = f"array {first} {state}: jobs {_ranges(receipts)}"
+        lines.append(f"{jobs}{' ' * 12}watch: {program} ls --watch array:{first}")
     elif count:
         ids_text = f"{count} jobs {state}: {_ranges(receipts)}"
         lines.append(f"{ids_text}{' ' * 12}watch: {program} ls --watch")
+    if count and only is not None and only.after:
+        from stoker.client.after_views import uses_selectors, waits_for_words
+
+        if uses_selectors(only):
+            which = f"job {first} waits" if count == 1 else "its jobs wait"
+            lines.append(f"{which} for {waits_for_words(queue.db, first)}")
     report_change("\n".join(lines))
     if count == 1:
         _suggest(queue, first)
@@ -225,22 +242,26 @@ def _report(queue: Queue, parsed: Parsed, receipts: list[Receipt], started: bool
 
 def _suggest(queue: Queue, job: int) -> None:
     """Print advice if the command profile shows that jobs of this kind could share a GPU."""
-    row = job_queries.job(queue.db, job)
-    known = job_queries.profile_of(queue.db, row.profile) if row.gpus else None
-    if known is not None and known.memory is not None and known.runs >= 3:
+    memory = profiles.measured_memory(queue.db, job)
+    if memory is not None:
         from stoker.core.profiles.sharing_advice import sharing_advice
         from stoker.settings import cores
+        from stoker.store import job_queries
 
-        advice = sharing_advice(row.request, known.memory, queue.devices(), cores(queue.settings))
+        request = job_queries.job(queue.db, job).request
+        advice = sharing_advice(request, memory, queue.devices(), cores(queue.settings))
         if advice is not None:
             notice(advice)
 
 
-def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
+def _dry_run(queue: Queue, specs: list[JobSpec], parsed: Parsed) -> int:
     from stoker.core.formats.shell_words import display
     from stoker.core.formats.terminal import printable
 
+    specs = [_with_ids(queue, spec) for spec in specs]
     if parsed["json"]:
+        from stoker.client.after_views import after_json
+        from stoker.client.environment_options import environment_json
         from stoker.client.views import iso, needs_of
         from stoker.core.model import LOCAL
 
@@ -256,12 +277,15 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
              "nodes": spec.request.nodes, "option": list(spec.request.options),
              "on_oom": spec.on_oom,
              "restartable": spec.restartable, "preemptible": spec.request.preemptible,
-             "no_bind": spec.no_bind, "warm": "auto" if spec.warm == "" else spec.warm,
-             "name": spec.name,
+             "snapshot": spec.snapshot is not None, "no_bind": spec.no_bind,
+             "warm": "auto" if spec.warm == "" else spec.warm,
+             **environment_json(spec.activation),
+             "name": spec.name, "notify": spec.notify.split(",") if spec.notify else [],
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
              "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
              "tags": list(spec.tags),
-             "after": [{"job": job, "condition": condition} for job, condition in spec.after]}
+             "array": spec.array,
+             "after": [after_json(one) for one in spec.after]}
             for spec in specs
         ]  # fmt: skip
         print_json(dry_run=jobs)
@@ -270,13 +294,32 @@ def _dry_run(specs: list[JobSpec], parsed: Parsed) -> int:
         kind = f"{spec.context.shell} -c" if spec.shell else "no shell"
         command = printable(display(spec.argv, spec.shell))
         print(f"{printable(_in_words(spec))}  {kind}  {command}")
-    notice(f"{plural(len(specs), 'job')}, none queued (--dry-run)")
+    notice(f"{plural(_count(specs), 'job')}, none queued (--dry-run)")
     return 0
+
+
+def _with_ids(queue: Queue, spec: JobSpec) -> JobSpec:
+    """The job with the ids of the jobs that its `--after` selects now."""
+    if not spec.after:
+        return spec
+    from stoker.client.after_views import resolved
+
+    return spec._replace(after=resolved(queue.db, spec.after))
+
+
+def _count(specs: list[JobSpec]) -> int:
+    """The number of jobs, with those of arrays."""
+    if all(spec.array is None for spec in specs):
+        return len(specs)
+    from stoker.core.formats.array_indexes import parse_array
+
+    return sum(1 if s.array is None else len(parse_array(s.array).indexes) for s in specs)
 
 
 def _in_words(spec: JobSpec) -> str:
     """`2 GPUs, at most 2h00m, after 7`: the request of a job, without defaults."""
     from stoker.client.backend_views import request_words
+    from stoker.core.activation import shown_activation
 
     words = [request_words(spec.request)]
     if spec.request.options:
@@ -289,10 +332,15 @@ def _in_words(spec: JobSpec) -> str:
         words.append("preemptible")
     elif spec.restartable:
         words.append("restartable")
+    if spec.snapshot is not None:
+        words.append("in a snapshot")
     if spec.no_bind:
         words.append("not bound to CPUs")
     if spec.warm is not None:
         words.append(f"warm start: {spec.warm}" if spec.warm else "warm start")
+    if spec.notify is not None:
+        words.append(f"notifies {spec.notify.replace(',', ' ')}")
+    words += [f"{label} {text}" for label, text in shown_activation(spec.activation)]
     if spec.name is not None:
         words.append(f"name {spec.name}")
     if spec.tags:
@@ -303,8 +351,12 @@ def _in_words(spec: JobSpec) -> str:
         words.append(f"at most {format_duration(spec.time_limit)}")
     if spec.retries:
         words.append(f"retries {spec.retries}")
-    for job, condition in spec.after:
-        words.append(f"after {job}" if condition == "ok" else f"after {job}:{condition}")
+    if spec.array is not None:
+        words.append(f"array {spec.array}")
+    if spec.after:
+        from stoker.client.after_views import after_text
+
+        words += [f"after {after_text(one)}" for one in spec.after]
     if spec.begin_at is not None:
         import time
 

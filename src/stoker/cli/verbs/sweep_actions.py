@@ -1,34 +1,49 @@
-"""`stoker sweep ls|show|extend|stop|resume|rerun|rm`: manage existing sweeps."""
+"""`stoker sweep ls|show|clone|extend|add|stop|resume|rerun|rm`: manage existing sweeps."""
 
 from __future__ import annotations
 
 import math
 
+from stoker.cli.confirmation import is_confirmed
 from stoker.cli.output import as_json, notice, plural, print_json, report_change, table
-from stoker.cli.verbs.sweep import adding_trials, describe_counts, report, shape
+from stoker.cli.sweep_command import (
+    adding_trials,
+    describe_counts,
+    report,
+    shape,
+    show_preview,
+)
+from stoker.client.notes import full_note_json, sweep_note_json
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles, failures, sweep_reports
+from stoker.client.sweep_choices import removal_text
 from stoker.client.sweep_states import pause as pause_of
 from stoker.client.sweep_states import sweep_state
 from stoker.core.formats.command_line import Parsed
 from stoker.core.formats.terminal import printable
 from stoker.errors import UsageError
 from stoker.results.table import Row, best
-from stoker.store import sweeps
+from stoker.store import notes, sweeps
 from stoker.sweep_control import lifecycle
+from stoker.sweeps import arguments
 from stoker.sweeps.identity import describe_template
 
 # Options of each action. Options of a new sweep are errors here: an ignored --dry-run would be
 # dangerous.
 _OPTIONS = {
-    "ls": (), "show": (), "extend": ("quiet",), "stop": ("kill", "quiet"), "resume": ("quiet",),
-    "rerun": ("failed", "quiet"), "rm": ("jobs", "quiet"),
+    "ls": ("tag", "starred"), "show": (), "extend": ("quiet",), "stop": ("kill", "quiet"),
+    "resume": ("quiet",), "rerun": ("failed", "quiet"), "rm": ("jobs", "yes", "quiet"),
+    "add": ("param", "point", "dry_run", "quiet"),
 }  # fmt: skip
 _SHOWN_FAILURES = 3
 _ALWAYS = ("json", "debug", "help")
 
 
 def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
+    if action == "clone":
+        from stoker.cli.sweep_clone import clone
+
+        return clone(queue, words, parsed)
     for option in parsed.values:
         if option not in (*_OPTIONS[action], *_ALWAYS):
             known = ", ".join(f"--{name}" for name in (*_OPTIONS[action], "json"))
@@ -44,7 +59,7 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
             "list the sweeps with: stoker sweep ls",
         )
     name, *rest = words
-    if rest and (action not in ("extend", "rerun") or parsed["failed"]):
+    if rest and (action not in ("extend", "rerun", "add") or parsed["failed"]):
         raise UsageError(f"unexpected argument `{rest[0]}`", "give one sweep at a time")
     if action == "show":
         return _show(queue, name, parsed)
@@ -62,6 +77,8 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
             started = lifecycle.extend(queue, name, int(rest[0]), on_progress)
         report(started, lifecycle.load(queue.db, name)[1], parsed)
         return 0
+    if action == "add":
+        return _add(queue, name, rest, parsed)
     if action == "resume":
         spec = lifecycle.load(queue.db, name)[1]
         with adding_trials(spec) as on_progress:
@@ -89,9 +106,37 @@ def act(queue: Queue, action: str, words: list[str], parsed: Parsed) -> int:
         text = f"sweep {name}: {plural(len(jobs), 'trial')} queued again"
         _print_change(parsed, text, sweep=name, jobs=jobs)
         return 0
-    removed = lifecycle.remove(queue, name, with_jobs=bool(parsed["jobs"]))
+    with_jobs = bool(parsed["jobs"])
+    row = sweeps.get(queue.db, name)
+    lifecycle.check_removable(queue, row)
+    plan = removal_text(sweeps.count_trials(queue.db, row.id), with_jobs=with_jobs)
+    if not is_confirmed(parsed, f"{plan}\nremove sweep {name}", "nothing was removed"):
+        return 0
+    removed = lifecycle.remove(queue, name, with_jobs=with_jobs)
     text = f"sweep {name} removed" + (f", with {plural(removed, 'job')}" if removed else "")
     _print_change(parsed, text, sweep=name, removed_jobs=removed)
+    return 0
+
+
+def _add(queue: Queue, name: str, words: list[str], parsed: Parsed) -> int:
+    """Add values of parameters, or one point, to a sweep."""
+    if not words and not parsed["param"]:
+        raise UsageError("give the values to add", f"example: stoker sweep add {name} lr=1e-5,1e-6")
+    for word in words:
+        if not arguments.is_assignment(word):
+            raise UsageError(f"`{word}` is not a parameter", "write name=value,value")
+    named = [(one[0], one[1:]) for one in parsed["param"] or ()]
+    added = arguments.space_from(words, named).grids[0]
+    is_point = bool(parsed["point"])
+    if parsed["dry_run"]:
+        preview = lifecycle.preview_added(queue, name, added, is_point=is_point)
+        only_new = preview._replace(missing=[])
+        return show_preview(queue, only_new, lifecycle.load(queue.db, name)[2], parsed)
+    with adding_trials(lifecycle.load(queue.db, name)[1]) as on_progress:
+        started = lifecycle.add_values(
+            queue, name, added, is_point=is_point, on_progress=on_progress
+        )
+    report(started, lifecycle.load(queue.db, name)[1], parsed, names_new=True)
     return 0
 
 
@@ -122,30 +167,44 @@ def _print_change(parsed: Parsed, text: str, **content: object) -> None:
 def _list(queue: Queue, parsed: Parsed) -> int:
     found = []
     for row in sweeps.all_sweeps(queue.db):
+        if not _is_listed(queue, row.id, parsed):
+            continue
         counts = sweeps.counts(queue.db, row.id)
         _, spec, _ = lifecycle.load(queue.db, row.name)
         found.append((row, counts, spec))
     if parsed["json"]:
         print_json(sweeps=[
             {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
-             "paused": pause_of(queue.db, row), "command": describe_template(spec.template)}
+             "paused": pause_of(queue.db, row), "command": describe_template(spec.template),
+             **sweep_note_json(queue.db, row.id)}
             for row, counts, spec in found
         ])  # fmt: skip
         return 0
     if not found:
-        notice("no sweeps yet; see `stoker sweep --help`")
+        is_filtered = parsed["tag"] or parsed["starred"]
+        notice("no matching sweeps" if is_filtered else "no sweeps yet; see `stoker sweep --help`")
         return 0
+    stars = notes.starred(queue.db, notes.SWEEP, [row.id for row, _, _ in found])
     lines = []
     for row, counts, spec in found:
         waiting = sum(counts.get(state, 0) for state in ("queued", "held", "submitted"))
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
         failed = counts.get("failed", 0) + counts.get("lost", 0)
         lines.append((
-            row.name, sum(counts.values()), counts.get("done", 0), running, waiting, failed,
+            f"* {row.name}" if row.id in stars else row.name, sum(counts.values()),
+            counts.get("done", 0), running, waiting, failed,
             sweep_state(queue.db, row, counts), describe_template(spec.template),
         ))  # fmt: skip
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
+
+
+def _is_listed(queue: Queue, sweep: int, parsed: Parsed) -> bool:
+    """Whether a sweep has the star and all the tags that `sweep ls` was asked for."""
+    if parsed["starred"] and not notes.is_starred(queue.db, notes.SWEEP, sweep):
+        return False
+    wanted = {tag for tags in parsed["tag"] or () for tag in tags}
+    return not wanted or wanted <= set(notes.tags(queue.db, notes.SWEEP, sweep))
 
 
 def _best(row: Row | None) -> dict[str, object] | None:
@@ -171,8 +230,10 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     rows = [one.row for one in reported]
     if spec.metric is not None and any(spec.metric.name in row.metrics for row in rows):
         top = best(rows, f"metric.{spec.metric.name}", spec.metric.goal)
+    note = notes.note(queue.db, notes.SWEEP, row.id)
     if parsed["json"]:
-        print_json(name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped, paused=pause,
+        print_json(**sweep_note_json(queue.db, row.id), **full_note_json(note),
+                   name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped, paused=pause,
                    created_at=row.created_at, failures=[one._asdict() for one in failed],
                    best=_best(top), asked_to_stop=ignoring_stop)  # fmt: skip
         return 0
@@ -184,6 +245,8 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
     seed = f", seed {spec.seed}" if spec.method != "grid" else ""
     limit = f", {plural(spec.total_trials, 'trial')}" if spec.total_trials is not None else ""
     print(f"  space     {shape(spec)}  ({spec.method}{limit}{seed})")
+    if spec.points:
+        print(f"            and {plural(len(spec.points), 'point')} added one by one")
     for key, value in spec.space.constants:
         print(f"            {key} = {printable(value.text)}")
     print(f"  trials    {sum(counts.values())}: {describe_counts(counts)}")
@@ -206,5 +269,12 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         params = ", ".join(f"{k}={v}" for k, v in top.params.items())
         print(f"  best      trial {top.trial}: {spec.metric.name}="
               f"{top.metrics[spec.metric.name]}  ({printable(params)})")  # fmt: skip
+    tags = notes.tags(queue.db, notes.SWEEP, row.id)
+    if tags:
+        print(f"  tags      {printable(', '.join(tags))}")
+    if note.starred:
+        print("  star      yes")
+    for at, line in enumerate(note.text.split("\n") if note.text else []):
+        print(f"  {'' if at else 'note':<10}{printable(line)}".rstrip())
     print(f"results: stoker results {name}      curves: stoker plot {name}")
     return 0

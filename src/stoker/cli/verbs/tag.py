@@ -1,10 +1,10 @@
-"""`stoker tag`: add tags to jobs and remove them."""
+"""`stoker tag`: add tags to jobs and sweeps and remove them."""
 
 from __future__ import annotations
 
-from stoker.cli.job_words import select_jobs
+from stoker.cli.annotated import SWEEP, chosen, counted
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import plural, print_change
+from stoker.cli.output import print_change
 from stoker.client.option_values import parse_tags
 from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.shell_words import quote
@@ -12,10 +12,16 @@ from stoker.errors import NotFound, UsageError
 
 VERB = Verb(
     "tag",
-    "tag JOB... +TAG... -TAG...",
-    "Add tags to jobs (+TAG) and remove them (-TAG).",
-    (),
-    (("stoker tag 3-9 +baseline", ""), ("stoker tag 7 -baseline", "")),
+    "tag JOB|SWEEP... +TAG... -TAG...",
+    "Add tags to jobs and sweeps (+TAG) and remove them (-TAG).",
+    (SWEEP,),
+    (
+        ("stoker tag 3-9 +baseline", ""),
+        ("stoker tag 7 -baseline", ""),
+        ("stoker tag brave-otter +paper", "the sweep, not its jobs"),
+        ("stoker tag sweep:brave-otter +paper", "all jobs of the sweep"),
+        ("stoker ls --tag baseline", ""),
+    ),
     words="jobs",
     minus_words=True,
 )
@@ -25,17 +31,17 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     add = [tag for word in parsed.words if word[:1] == "+" for tag in parse_tags(word[1:])]
     remove = [tag for word in parsed.words if word[:1] == "-" for tag in parse_tags(word[1:])]
-    jobs = [word for word in parsed.words if word[:1] not in "+-"]
+    words = [word for word in parsed.words if word[:1] not in "+-"]
     try:
-        ids = select_jobs(queue, jobs)
+        targets = chosen(queue, parsed, words)
     except NotFound as error:
         # `tag 1 baseline`: the last word is most likely a tag without its plus sign.
-        if add or remove or len(jobs) < 2:
+        if add or remove or len(words) < 2:
             raise
-        first = " ".join(map(quote, jobs[:-1]))
-        hint = f"to add a tag: stoker tag {first} +{quote(jobs[-1])}"
+        first = " ".join(map(quote, words[:-1]))
+        hint = f"to add a tag: stoker tag {first} +{quote(words[-1])}"
         raise NotFound(error.message, hint) from None
     if not add and not remove:
         raise UsageError("no tags given", "example: stoker tag 7 +baseline")
-    queue.tag(ids, add, remove)
-    return print_change(parsed, f"{plural(len(ids), 'job')} tagged", tagged=len(ids))
+    queue.tag(targets.jobs, add, remove, targets.sweeps)
+    return print_change(parsed, f"{counted(targets)} tagged", tagged=len(targets))

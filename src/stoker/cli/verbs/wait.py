@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 from stoker.cli.open_queue import at_end, open_queue
@@ -13,9 +14,23 @@ from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.core.states import ACTIVE, FINAL, QUEUED
-from stoker.errors import TimedOut
+from stoker.errors import TimedOut, UsageError
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.cli.wait_notification import WaitNotification
+    from stoker.client.wait_display import WaitDisplay
+
+
+def _place(text: str) -> str:
+    from stoker.core.notify.rules import is_place_name
+
+    if text and not is_place_name(text):
+        raise UsageError(f"`{text}` is not the name of a place", "see `stoker notify ls`")
+    return text
+
 
 VERB = Verb(
         "wait",
@@ -29,8 +44,21 @@ VERB = Verb(
                    " seconds)", "TIME", lambda text: parse_duration(text, "s")),
             Option("--ignore-failures", "exit with 0 even if jobs failed"),
             Option("-q --quiet", "print nothing"),
+            Option("--notify", "send a notification when the wait ends: to the desktop, else to"
+                   " this terminal, or to a place from `stoker notify ls`", "WHERE", _place,
+                   optional=True),
+            Option("--progress", "show progress even if stderr is not a terminal: a line for each"
+                   " change"),
+            Option("--no-progress", "show no progress on a terminal"),
         ),
-        (("stoker wait 7 && echo trained", ""), ("stoker wait --timeout 2h", "")),
+        (
+            ("stoker wait 7 && echo trained", ""),
+            ("stoker wait --timeout 2h", ""),
+            ("stoker wait --notify 7", ""),
+        ),
+        """On a terminal, a line shows how many jobs have finished and when the last one likely will
+(ETA). The time comes from the progress that jobs report, from earlier jobs with the same command,
+and from the forecast of starts.""",
         words="jobs",
     )  # fmt: skip
 
@@ -40,6 +68,19 @@ _CAN_CHANGE = (QUEUED, *ACTIVE)
 
 
 def run(parsed: Parsed) -> int:
+    if parsed["notify"] is None:
+        return _wait(parsed)
+    from stoker.cli.wait_notification import WaitNotification
+
+    notification = WaitNotification(parsed["notify"])
+    try:
+        return _wait(parsed, notification)
+    except TimedOut as error:
+        notification.send(error.message)
+        raise
+
+
+def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
     queue = open_queue()
     changes = ChangeFeed(queue.settings.state_dir)
     at_end(changes.close)
@@ -53,6 +94,7 @@ def run(parsed: Parsed) -> int:
         for row in job_queries.jobs(queue.db, ids) if single else ():
             if row.state == "held":
                 notice(f"job {row.id} is held; to let it start: stoker release {row.id}")
+    display = _display(queue, parsed, ids if single else None)
     while True:
         if single and parsed["any"]:
             if not ids or len(job_queries.unfinished(queue.db, ids, len(ids))) < len(ids):
@@ -72,11 +114,21 @@ def run(parsed: Parsed) -> int:
             after = format_duration(parsed["timeout"])
             have = "has" if count == 1 else "have"
             raise TimedOut(f"{plural(count, 'job')} {have} not finished after {after}")
+        if display is not None:
+            display.refresh()
         changes.wait(rest)
+    if display is not None:
+        display.close()
     if not single:
+        if notification is not None:
+            notification.send(_all_words(job_queries.counts(queue.db)))
         return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
     rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
+    if notification is not None:
+        from stoker.cli.wait_notification import notices_of
+
+        notification.send("no job is left", notices_of(queue, [row.id for row in ended]))
     if parsed["json"]:
         print_json(jobs=[views.job_json(queue.db, queue.settings, row) for row in ended])
     elif not parsed["quiet"]:
@@ -88,6 +140,23 @@ def run(parsed: Parsed) -> int:
     if len(ids) == 1:
         return code_of(rows[0])
     return int(any(row.state != "done" for row in ended))
+
+
+def _display(queue: Queue, parsed: Parsed, ids: list[int] | None) -> WaitDisplay | None:
+    """The progress line; None if it is not wanted, which needs no import."""
+    if parsed["quiet"] or parsed["no_progress"]:
+        if parsed["progress"]:
+            other = "quiet" if parsed["quiet"] else "no-progress"
+            raise UsageError(f"`--progress` and `--{other}` exclude each other")
+        return None
+    if not (parsed["progress"] or sys.stderr.isatty()):
+        return None
+    from stoker.client.wait_display import WaitDisplay
+
+    wanted = True if parsed["progress"] else None
+    display = WaitDisplay(queue.settings, lambda: queue.db, ids, wanted=wanted)
+    at_end(display.close)  # also after Ctrl-C and at the timeout
+    return display
 
 
 def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
@@ -102,12 +171,16 @@ def _active(queue: Queue) -> int:
 
 def _all_code(queue: Queue, parsed: Parsed) -> int:
     counts = job_queries.counts(queue.db)
-    bad = [f"{counts[state]} {state}" for state in _UNSUCCESSFUL if counts.get(state)]
     if parsed["json"]:
         print_json(counts=counts)
     elif not parsed["quiet"]:
-        notice("all jobs finished" + (f": {', '.join(bad)}" if bad else ""))
-    return int(bool(bad))
+        notice(_all_words(counts))
+    return int(any(counts.get(state) for state in _UNSUCCESSFUL))
+
+
+def _all_words(counts: dict[str, int]) -> str:
+    bad = [f"{counts[state]} {state}" for state in _UNSUCCESSFUL if counts.get(state)]
+    return "all jobs finished" + (f": {', '.join(bad)}" if bad else "")
 
 
 def code_of(row: JobRow) -> int:

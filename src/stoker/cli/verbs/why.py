@@ -5,6 +5,7 @@ from __future__ import annotations
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import print_json
 from stoker.client import wait_reasons
+from stoker.client.what_if_views import what_if_json
 from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.terminal import printable
 from stoker.core.states import WAITING
@@ -17,6 +18,8 @@ VERB = Verb(
     "Explain why jobs wait (default: the first job in the queue).",
     (),
     (("stoker why 7", ""), ("stoker why", "the first waiting job")),
+    """Lines below the reasons are changes that would start the job now or much earlier, with the
+commands that make them. Each was tried with the scheduling policy on the queue as it is.""",
     words="jobs",
 )
 
@@ -41,6 +44,8 @@ def run(parsed: Parsed) -> int:
         text = "; ".join(reasons) if reasons else "it starts now"
         if row.state in WAITING and reasons:
             print(printable(f"job {row.id} waits: {text}"))
+            for one in wait.what_ifs:
+                print(f"  {one.start_words}: {one.command(row.id)}")
         else:
             print(printable(f"job {row.id} {text.removeprefix('it ')}"))
     return 0
@@ -53,4 +58,5 @@ def _as_json(row: JobRow, wait: wait_reasons.WaitExplanation) -> dict[str, objec
         "reasons": wait.reasons,
         "starts_in": None if wait.start is None else round(wait.start.seconds, 1),
         "start_error": None if wait.start is None else wait.start.error,
+        "what_if": what_if_json(row, wait.what_ifs),
     }

@@ -35,8 +35,20 @@ def run_and_exit(load: Callable[[], Command]) -> NoReturn:
         code = _INTERRUPTED
     except SystemExit as end:  # argparse printed its help or a usage error
         code = _flush_output(end.code if isinstance(end.code, int) else 1)
+    except OSError as error:
+        if not _is_of_argparse(error):
+            raise
+        code = 2  # a usage error that cannot be written: older Pythons raise that
     # Skip the interpreter shutdown, which takes some milliseconds and is not needed here.
     os._exit(code)
+
+
+def _is_of_argparse(error: OSError) -> bool:
+    """Whether argparse raised the error while it printed something."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__") == "argparse"
 
 
 def _import_command(load: Callable[[], Command]) -> Command:

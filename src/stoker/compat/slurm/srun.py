@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 
-from stoker.core.formats.slurm_environment import expand_path
+from stoker.core.formats.output_patterns import expand_patterns, from_slurm
 from stoker.core.formats.slurm_options import Options, parse_srun
 from stoker.errors import UsageError
 
@@ -106,11 +106,14 @@ def _redirect(given: dict[str, str], task: int) -> None:
 
 def _expand(path: str, task: int) -> str:
     env = os.environ
-    text = expand_path(
-        path.replace("%t", str(task)).replace("%s", "0"), name=env.get("SLURM_JOB_NAME", ""),
-        user=env.get("SLURM_JOB_USER", ""), host=env.get("SLURMD_NODENAME", ""),
-    )  # fmt: skip
-    return text.replace("%j", env.get("SLURM_JOB_ID", "0"))
+    text = path.replace("%t", str(task)).replace("%s", "0")
+    values = {
+        "j": env.get("SLURM_JOB_ID", "0"), "x": env.get("SLURM_JOB_NAME", ""),
+        "A": env.get("SLURM_ARRAY_JOB_ID") or env.get("SLURM_JOB_ID", "0"),
+        "a": (index := env.get("SLURM_ARRAY_TASK_ID", "")), "b": index[-1:],
+        "u": env.get("SLURM_JOB_USER", ""), "N": env.get("SLURMD_NODENAME", ""),
+    }  # fmt: skip
+    return expand_patterns(from_slurm(text, is_array=bool(index)), values.__getitem__)
 
 
 def _exec(command: list[str], env: dict[str, str]) -> int:

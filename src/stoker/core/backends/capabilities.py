@@ -12,7 +12,8 @@ RAY = "ray"
 class Capabilities(Record):
     """`refused` maps job options that a backend cannot satisfy to the reason.
 
-    `mem_auto` is the option `mem` with the value `auto`.
+    `mem_auto` is the option `mem` with the value `auto`; `stdout` and `stderr` are refused only if
+    their paths contain `%N`.
     """
 
     refused: dict[str, str]
@@ -49,6 +50,8 @@ CAPABILITIES = {
             "need": "counters belong to this host",
             "preemptible": "Ray does not stop a job in favor of another one",
             "share": "Stoker starts MPS only on this host",
+            "stdout": "Stoker opens the file before Ray chooses the node",
+            "stderr": "Stoker opens the file before Ray chooses the node",
         },
         nodes=True,
     ),

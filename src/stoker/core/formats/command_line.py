@@ -25,6 +25,7 @@ class Option(Record):
     many: bool = False
     several: bool = False  # its value is a list: all arguments up to the next option
     optional: bool = False  # a value is given only as --name=VALUE; --name alone converts ""
+    completes: str = ""  # words for shell completion: `a|b`, or a kind of cli/completion
 
     @property
     def key(self) -> str:

@@ -38,10 +38,32 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], object]] = {
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 100  # nesting levels; each needs a few frames of Python's stack
 HINT = "for example: lr < 0.01 and opt == 'adam'"
+# For what other languages write.
+_HINTS = {
+    "=": "compare with ==", "&&": "write `and`", "&": "write `and`", "||": "write `or`",
+    "|": "write `or`", "!": "write `not`, or != to compare", "<>": "write !=",
+    "AND": "write `and` in lower case", "OR": "write `or` in lower case",
+    "NOT": "write `not` in lower case", "IN": "write `in` in lower case",
+    "LIKE": "write 'text' in name",
+}  # fmt: skip
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+
+
+class InvalidExpression(UsageError):
+    """`at`: the place in the text that the error is about, as (start, end) in characters."""
+
+    def __init__(
+        self, message: str, hint: str | None = None, at: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.at = at
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.message, self.hint, self.at), {"field": self.field}
 
 
 class Expression:
-    """A parsed expression. The constructor raises UsageError if the text is not allowed."""
+    """A parsed expression. The constructor raises InvalidExpression if the text is not allowed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,15 +72,54 @@ class Expression:
                 f"an expression of {len(text)} characters is too long",
                 f"write at most {_MAX_LENGTH} characters",
             )
+        self._shift = len(text) - len(text.lstrip())
         try:
-            self._tree = ast.parse(text.strip(), mode="eval").body
-        except (SyntaxError, ValueError):
-            raise UsageError(f"`{text}` is not an expression", HINT) from None
+            self.tree = ast.parse(text.strip(), mode="eval").body
+        except SyntaxError as error:
+            raise self._syntax_error(error) from None
+        except ValueError:
+            raise InvalidExpression(f"`{text}` is not an expression", HINT) from None
         except (RecursionError, MemoryError):
             raise _too_deep(text) from None
-        if _is_deep(self._tree):
+        if _is_deep(self.tree):
             raise _too_deep(text)
-        self.names = frozenset(self._check(self._tree))
+        self.names = frozenset(self._check(self.tree))
+
+    def place(self, node: ast.AST) -> tuple[int, int] | None:
+        """Where a part of the tree is in the text, as (start, end) in characters; None if unknown.
+
+        The text must be one line.
+        """
+        if getattr(node, "lineno", 0) != 1:
+            return None
+        line = self.text.strip().encode()  # ast counts bytes
+        start, end = (
+            len(line[: getattr(node, name)].decode("utf-8", "replace"))
+            for name in ("col_offset", "end_col_offset")
+        )
+        return start + self._shift, end + self._shift
+
+    def _syntax_error(self, error: SyntaxError) -> InvalidExpression:
+        text = self.text
+        end = len(text.rstrip())
+        if error.lineno != 1 or not error.offset:
+            return InvalidExpression(f"`{text}` is not an expression", HINT, (end, end))
+        at = min(error.offset - 1 + self._shift, end)
+        if "never closed" in error.msg or "unterminated" in error.msg:
+            problem = f"`{text[at : at + 1]}` at character {at + 1} is not closed"
+            return InvalidExpression(
+                f"`{text}` is not an expression: {problem}", HINT, (at, at + 1)
+            )
+        if at >= end:
+            return InvalidExpression(
+                f"`{text}` is not an expression: it ends too early", HINT, (end, end)
+            )
+        word = _word_at(text, at)
+        hint = _HINTS.get(word.upper(), HINT)
+        problem = f"unexpected `{word}` at character {at + 1}"
+        return InvalidExpression(
+            f"`{text}` is not an expression: {problem}", hint, (at, at + len(word))
+        )
 
     def check_names(self, known: Iterable[str]) -> None:
         """Raise UsageError for an unknown name and suggest the most similar known one."""
@@ -74,16 +135,33 @@ class Expression:
         Raises UsageError if it cannot be evaluated, for example because None is ordered.
         """
         try:
-            return self._value(self._tree, values)
+            return self._value(self.tree, values)
         except (TypeError, ZeroDivisionError, OverflowError, MemoryError) as error:
             raise UsageError(f"`{self.text}` cannot be evaluated: {error}", HINT) from None
 
     def holds(self, values: Mapping[str, object]) -> bool:
         """Whether the expression is true; false if it cannot be evaluated."""
         try:
-            return bool(self._value(self._tree, values))
+            return bool(self._value(self.tree, values))
         except (TypeError, ZeroDivisionError, OverflowError, MemoryError):
             return False
+
+    def matches(self, values: Mapping[str, object]) -> bool:
+        """Like `holds`, but a comparison with a missing value is false, and decides alone.
+
+        So `lr < 1 or state == "failed"` is true for failed rows without `lr`.
+        """
+        try:
+            return bool(self._value(self.tree, values, is_lenient=True))
+        except (TypeError, ZeroDivisionError, OverflowError, MemoryError):
+            return False
+
+    def constant(self, node: ast.AST) -> object:
+        """The value of a part of the tree without names; None if it cannot be evaluated."""
+        try:
+            return self._value(node, {}, is_lenient=True)
+        except (TypeError, ZeroDivisionError, OverflowError, MemoryError):
+            return None
 
     def type_error(self, values: Mapping[str, object]) -> str | None:
         """Why the expression does not fit the types of these values.
@@ -91,7 +169,7 @@ class Expression:
         None if it does, or if one of its names has no value.
         """
         try:
-            self._value(self._tree, values)
+            self._value(self.tree, values)
         except TypeError as error:
             return None if any(values.get(name) is None for name in self.names) else str(error)
         except (ZeroDivisionError, OverflowError, MemoryError):
@@ -114,8 +192,10 @@ class Expression:
             return self._check(node.left) | self._check(node.right)
         elif isinstance(node, ast.Compare):
             return self._check_all([node.left, *node.comparators])
-        raise UsageError(
-            f"`{self.text}` uses more than names, values, arithmetic and comparisons", HINT
+        raise InvalidExpression(
+            f"`{self.text}` uses more than names, values, arithmetic and comparisons",
+            HINT,
+            self.place(node),
         )
 
     def _check_all(self, nodes: Iterable[ast.AST]) -> set[str]:
@@ -124,35 +204,54 @@ class Expression:
             found |= self._check(node)
         return found
 
-    def _value(self, node: ast.AST, values: Mapping[str, object]) -> object:
+    def _value(
+        self, node: ast.AST, values: Mapping[str, object], is_lenient: bool = False
+    ) -> object:
+        def of(part: ast.AST) -> object:
+            return self._value(part, values, is_lenient)
+
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, ast.Name):
             return values.get(node.id)
         if isinstance(node, (ast.Tuple, ast.List, ast.Set)):
-            return [self._value(part, values) for part in node.elts]
+            return [of(part) for part in node.elts]
         if isinstance(node, ast.BoolOp):
             wanted = isinstance(node.op, ast.Or)
             result: object = None
             for part in node.values:
-                result = self._value(part, values)
+                result = of(part)
                 if bool(result) is wanted:
                     break
             return result
         if isinstance(node, ast.UnaryOp):
-            value = self._value(node.operand, values)
+            value = of(node.operand)
             if isinstance(node.op, ast.Not):
                 return not value
+            if value is None and is_lenient:
+                return None
             return -value if isinstance(node.op, ast.USub) else +value  # type: ignore[operator]
         if isinstance(node, ast.BinOp):
-            left, right = self._value(node.left, values), self._value(node.right, values)
+            left, right = of(node.left), of(node.right)
+            if is_lenient and (left is None or right is None):
+                return None
             if isinstance(node.op, (ast.Mult, ast.Mod)) and not _are_numbers(left, right):
                 raise TypeError("only numbers can be multiplied")  # 'a' * 10**12 is 1 TB
-            return _ARITHMETIC[type(node.op)](left, right)
+            try:
+                return _ARITHMETIC[type(node.op)](left, right)
+            except ZeroDivisionError:
+                if is_lenient:
+                    return None
+                raise
         assert isinstance(node, ast.Compare)
-        left = self._value(node.left, values)
+        left = of(node.left)
         for op, part in zip(node.ops, node.comparators, strict=True):
-            right = self._value(part, values)
+            right = of(part)
+            if is_lenient and _is_unknown(op, left, right):
+                if isinstance(op, ast.NotIn):  # no text is in a missing value
+                    left = right
+                    continue
+                return False
             try:
                 is_true = _COMPARE[type(op)](left, right)
             except TypeError:
@@ -161,6 +260,24 @@ class Expression:
                 return False
             left = right
         return True
+
+
+def _is_unknown(op: ast.cmpop, left: object, right: object) -> bool:
+    """Whether a comparison has no answer because a value is missing."""
+    if isinstance(op, _ORDERS):
+        return left is None or right is None
+    return isinstance(op, (ast.In, ast.NotIn)) and right is None
+
+
+def _word_at(text: str, at: int) -> str:
+    """The word or the operator that begins at a place."""
+    end = at + 1
+    if text[at].isalnum() or text[at] == "_":
+        while end < len(text) and (text[end].isalnum() or text[end] == "_"):
+            end += 1
+    elif text[at : at + 2] in ("&&", "||", "<>"):
+        end += 1
+    return text[at:end]
 
 
 def _is_deep(node: ast.AST) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 # Commands with one equivalent.
 COMMANDS = {
     "ps": "stoker ls", "jobs": "stoker ls", "squeue": "stoker ls", "qstat": "stoker ls",
-    "history": "stoker ls --state final", "top": "stoker status", "sinfo": "stoker gpus",
+    "history": "stoker ls --state final", "htop": "stoker top",
+    "nvtop": "stoker top", "monitor": "stoker top", "sinfo": "stoker gpus",
     "gpu": "stoker gpus", "nvidia-smi": "stoker gpus", "sbatch": "stoker submit",
     "qsub": "stoker submit", "enqueue": "stoker submit", "push": "stoker submit",
     "srun": "stoker run", "exec": "stoker run", "scancel": "stoker cancel", "qdel": "stoker cancel",
@@ -22,7 +23,9 @@ COMMANDS = {
     "studies": "stoker sweep ls", "metrics": "stoker results", "graph": "stoker plot",
     "chart": "stoker plot", "device": "stoker gpus", "devices": "stoker gpus",
     "sacct": "stoker ls --state final", "label": "stoker tag", "server": "stoker web",
-    "new": "stoker submit", "launch": "stoker submit",
+    "new": "stoker submit", "launch": "stoker submit", "comment": "stoker note",
+    "annotate": "stoker note", "summary": "stoker report",
+    "favorite": "stoker star", "bookmark": "stoker star",
 }  # fmt: skip
 # Commands with two possible meanings.
 EITHER = {
@@ -60,7 +63,6 @@ OPTIONS = {
 WITHOUT = {
     "--nodes": "Stoker runs jobs on this host only; remove the option",
     "--ntasks": "a job is one command; remove the option",
-    "--array": "use a job file (`stoker submit --file`) or `stoker sweep`",
     "--partition": "there is only one queue; remove the option",
     "--queue": "there is only one queue; remove the option",
 }

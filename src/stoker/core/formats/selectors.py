@@ -1,5 +1,6 @@
 """Job selectors: `7`, `3-9`, `@` (the last job), `@~2` (two before it), a state, a tag, a name,
-`sweep:NAME`, or `all`. This module only parses them; the store finds the jobs.
+`7_3` (index 3 of array 7), `array:7`, `sweep:NAME`, `starred`, or `all`. This module only parses
+them; the store finds the jobs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ _MAX_ID = 2**62
 
 
 class Selector(Record):
-    """An id range, a position from the end, states, a tag or a name (a bare word is both)."""
+    """An id range, a position from the end, states, a tag or a name (a bare word is both).
+
+    With `array`, `first` and `last` are indices in it; without them, all of its jobs.
+    """
 
     text: str
     first: int | None = None
@@ -23,6 +27,8 @@ class Selector(Record):
     tag: str | None = None
     name: str | None = None
     sweep: str | None = None
+    array: int | None = None
+    starred: bool = False
 
 
 def parse_selector(text: str) -> Selector:
@@ -32,6 +38,8 @@ def parse_selector(text: str) -> Selector:
     """
     if text in _GROUPS:
         return Selector(text, states=_GROUPS[text])
+    if text == "starred":
+        return Selector(text, starred=True)
     state = text.removeprefix("state:")
     if state in STATES:
         return Selector(text, states=(state,))
@@ -43,6 +51,9 @@ def parse_selector(text: str) -> Selector:
         if last < first:
             raise UsageError(f"the range `{text}` is reversed", f"write {last}-{first}")
         return Selector(text, first=min(first, _MAX_ID), last=min(last, _MAX_ID))
+    array = _array_selector(text)
+    if array is not None:
+        return array
     if not text:
         raise UsageError("the job selector is empty", "see `stoker help selectors`")
     if text.startswith("tag:") and text != "tag:":
@@ -52,6 +63,23 @@ def parse_selector(text: str) -> Selector:
     if text.startswith("sweep:") and text != "sweep:":
         return Selector(text, sweep=text.removeprefix("sweep:"))
     return Selector(text, tag=text, name=text)
+
+
+def _array_selector(text: str) -> Selector | None:
+    """`7_3`, `7_3-5` or `array:7`; None for other texts."""
+    whole = text.removeprefix("array:")
+    if whole != text and _is_id(whole):
+        return Selector(text, array=min(int(whole), _MAX_ID))
+    id, line, indexes = text.partition("_")
+    low, dash, high = indexes.partition("-")
+    if not line or not _is_id(id) or not _is_id(low) or (dash and not _is_id(high)):
+        return None
+    first, last = int(low), int(high or low)
+    if last < first:
+        raise UsageError(f"the range `{text}` is reversed", f"write {id}_{last}-{first}")
+    return Selector(
+        text, first=min(first, _MAX_ID), last=min(last, _MAX_ID), array=min(int(id), _MAX_ID)
+    )
 
 
 def id_ranges(ids: list[int]) -> list[str]:

@@ -23,6 +23,7 @@ _WORDS = (
 _SHELL_WORDS = frozenset(_WORDS.split())
 
 CALL_MODULE = "stoker.functions.call"  # the module that function jobs run
+TERMINAL_MODULE = "stoker.supervisor.terminal.session"  # the one that interactive jobs run
 # The longest argument of execve: MAX_ARG_STRLEN is 131072 with the terminating NUL.
 MAX_ARGUMENT_BYTES = 131_071
 
@@ -56,6 +57,13 @@ def quote(word: str) -> str:
     return "'" + word.replace("'", "'\"'\"'") + "'"
 
 
+def is_interactive(argv: tuple[str, ...]) -> bool:
+    """Whether this is the command of an interactive job, to which a terminal can attach."""
+    return argv[2:4] == ("-m", TERMINAL_MODULE) and "--" in argv
+
+
 def display(argv: tuple[str, ...], shell: bool) -> str:
     """Return the command as a user would type it."""
+    if not shell and is_interactive(argv):
+        argv = argv[argv.index("--") + 1 :]
     return argv[0] if shell else " ".join(quote(word) for word in argv)

@@ -1,4 +1,4 @@
-"""Environment variables and file name patterns for scripts with `#SBATCH` options."""
+"""Environment variables for scripts with `#SBATCH` options."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 # The variable that marks a job as such a script.
 MARK = ("SLURM_CLUSTER_NAME", "stoker")
+_ARRAY_MARK = "SLURM_ARRAY_TASK_COUNT"  # also on a Slurm backend, whose own arrays are others
 SRUN_FOLDER = "slurm-bin"  # holds Stoker's `srun`; only on the PATH of such scripts
-_NO_ARRAY = "4294967294"  # Slurm's value of %a outside of arrays
 
 
 def started_variables(job: int, name: str, attempt: int, visible: Iterable[str]) -> dict[str, str]:
@@ -22,25 +22,8 @@ def started_variables(job: int, name: str, attempt: int, visible: Iterable[str])
     return found
 
 
-def expand_path(path: str, *, name: str, user: str, host: str) -> str:
-    """Expand Slurm's patterns in a file name, except `%j`, which is expanded at the start.
-
-    >>> expand_path("logs/%x-%A_%4j.%%", name="train", user="ada", host="gpu1")
-    'logs/train-%j_%j.%'
-    """
-    values = {
-        "%": "%", "j": "%j", "J": "%j", "A": "%j", "a": _NO_ARRAY, "x": name, "u": user,
-        "N": host, "n": "0", "t": "0", "s": "batch", "b": "4",
-    }  # fmt: skip
-    parts: list[str] = []
-    rest = path
-    while rest:
-        before, percent, rest = rest.partition("%")
-        parts.append(before)
-        letter = rest.lstrip("0123456789")[:1]
-        if percent and letter in values and letter:
-            parts.append(values[letter])
-            rest = rest.lstrip("0123456789")[1:]
-        elif percent:
-            parts.append("%")
-    return "".join(parts)
+def array_variables(variables: Iterable[tuple[str, str]], array: int, index: int) -> dict[str, str]:
+    """Return the variables of one job of an array, if it is a script with `#SBATCH` options."""
+    if not any(key == _ARRAY_MARK for key, _ in variables):
+        return {}
+    return {"SLURM_ARRAY_JOB_ID": str(array), "SLURM_ARRAY_TASK_ID": str(index)}

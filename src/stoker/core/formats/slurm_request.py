@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoker.core.formats.shell_words import quote
 from stoker.core.formats.sizes import parse_size
 from stoker.core.record import Record
 from stoker.errors import UsageError
@@ -60,12 +59,11 @@ class Translated(Record):
 class SlurmRequest:
     """Collects options in the order of the script; a later one overrides an earlier one.
 
-    `command`: how to run the script, for hints. `is_for_slurm`: the job goes to a Slurm backend, so
-    options that Stoker does not know are passed on instead of ignored.
+    `is_for_slurm`: the job goes to a Slurm backend, so options that Stoker does not know are passed
+    on instead of ignored.
     """
 
-    def __init__(self, command: str, is_for_slurm: bool = False) -> None:
-        self._command = command
+    def __init__(self, is_for_slurm: bool = False) -> None:
         self._is_for_slurm = is_for_slurm
         self._passed: dict[str, str] = {}
         self._nodes = 1
@@ -115,8 +113,6 @@ class SlurmRequest:
         elif name == "nodes":
             if value.partition("-")[0] != "1":
                 raise UsageError(f"the script requests {value} nodes, but Stoker runs on one host")
-        elif name == "array":
-            raise UsageError("job arrays are not supported", _sweep_for(value, self._command))
         elif name == "input":
             if value not in ("none", "/dev/null"):
                 raise UsageError("`--input` is not supported", f"write COMMAND < {value} in the"
@@ -321,25 +317,14 @@ def _dependency(value: str) -> list[str]:
             raise UsageError(f"`{part}` is not a supported dependency",
                              "write afterok:7, afterany:7 or afternotok:7")  # fmt: skip
         for job in jobs:
-            flags += ["--after", f"{job.partition('_')[0]}:{_CONDITIONS[kind]}"]
+            # In Slurm, the id of an array stands for all of its jobs.
+            which = f"job:{job}" if job.isdigit() else job
+            flags += ["--after", f"{which}:{_CONDITIONS[kind]}"]
     return flags
-
-
-def _sweep_for(value: str, command: str) -> str:
-    """Return a hint with a sweep that replaces the job array."""
-    indices = value.partition("%")[0]
-    span, _, step = indices.partition(":")
-    low, dash, high = span.partition("-")
-    if dash and low.isdigit() and high.isdigit() and (step or "1").isdigit():
-        indices = f"'i=range({low},{int(high) + 1}{',' + step if step else ''})'"
-    else:
-        indices = f"i={indices}"
-    text = quote(f"SLURM_ARRAY_TASK_ID={{i}} {command}")
-    return f"use a sweep instead: stoker sweep {text} {indices}"
 
 
 _TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {
     "time": _time, "begin": _begin, "nice": _nice, "priority": _priority,
-    "dependency": _dependency, "hold": lambda _: ["--hold"],
-    "requeue": lambda _: ["--restartable"],
+    "dependency": _dependency, "array": lambda value: ["--array", value],
+    "hold": lambda _: ["--hold"], "requeue": lambda _: ["--restartable"],
 }  # fmt: skip

@@ -31,6 +31,7 @@ class Occupancy(Record):
     other_processes: tuple[OtherProcess, ...]
     other_bytes: int  # bytes that attempts of this queue do not use
     server_bytes: int = 0  # of these, those of our MPS servers
+    computing: frozenset[int] | None = None  # attempts that computed; None: not reported
 
     @property
     def has_other_processes(self) -> bool:
@@ -104,7 +105,12 @@ def occupancy_of(
     if hidden > _UNLISTED_TOLERANCE and not any(p.memory is None for p in gpu.processes):
         others.append(OtherProcess(0, hidden, "?", True))
     other_bytes = max(0, gpu.used - sum(ours.values()))
-    return Occupancy(ours, tuple(others), other_bytes, server_bytes)
+    computing = (
+        None
+        if gpu.computing is None
+        else frozenset(attempts[pid] for pid in gpu.computing if pid in attempts)
+    )
+    return Occupancy(ours, tuple(others), other_bytes, server_bytes, computing)
 
 
 def device_state(

@@ -40,6 +40,7 @@ class GpuSample(Record):
     links: tuple[str, ...] = ()  # UUIDs of the GPUs that NVLink connects with it
     load_at: float | None = None  # when utilisation was read (monotonic)
     power_limit: float | None = None
+    computing: tuple[int, ...] | None = None  # PIDs that computed in the last seconds
 
 
 class Xid(Record):

@@ -21,7 +21,7 @@ MAX_TEXT_LENGTH = 1000  # characters of a text value; longer text is truncated
 RESERVED = ("step", "at", "attempt")
 PREFIX = b"stoker:"
 
-_MAX_INT = 2**63 - 1
+MAX_INT = 2**63 - 1
 _NAME = re.compile(r"[\w./@-]{1,200}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -56,7 +56,7 @@ def read_json_line(line: bytes) -> Report:
         raise InvalidReport("not valid JSON") from None
     if not isinstance(content, dict):
         raise InvalidReport("not a JSON object")
-    return _report(content)
+    return report_of(content)
 
 
 def read_printed_line(line: bytes) -> Report | None:
@@ -86,7 +86,7 @@ def read_printed_line(line: bytes) -> Report | None:
             raise InvalidReport(f"`{text[position : position + 40].strip()}` is not name=value")
         content[found[1]] = _printed_value(found[2])
         position = found.end()
-    return _report(content)
+    return report_of(content)
 
 
 def _printed_value(text: str) -> object:
@@ -110,12 +110,18 @@ def _printed_value(text: str) -> object:
     raise InvalidReport(f"`{text[:40]}` is not a supported number format")
 
 
-def _report(content: Mapping[str, object]) -> Report:
+def can_name(text: str) -> bool:
+    """Whether a metric can have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
+def report_of(content: Mapping[str, object]) -> Report:
+    """Check the values of one report; raises InvalidReport."""
     values = {}
     for name, value in content.items():
         if name in RESERVED or value is None:
             continue
-        if not _NAME.fullmatch(name):
+        if not can_name(name):
             raise InvalidReport(
                 f"`{name[:40]}` is not a name (letters, digits, _ . / - @, at most 200)"
             )
@@ -129,7 +135,7 @@ def _report(content: Mapping[str, object]) -> Report:
 def _value(name: str, value: object) -> object:
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT_LENGTH else value[: MAX_TEXT_LENGTH - 1] + "…"
-    if isinstance(value, int) and abs(value) > _MAX_INT:
+    if isinstance(value, int) and abs(value) > MAX_INT:
         try:
             return float(value)
         except OverflowError:

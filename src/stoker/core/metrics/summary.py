@@ -1,6 +1,6 @@
 """Summarize the reports of a job: last, minimum and maximum of each metric, but not the curve.
 
-A `Collector` reads both files of a job as they grow; its state can be saved (`to_json`) and
+A `Collector` reads the files of a job as they grow; its state can be saved (`to_json`) and
 restored.
 
 If a later attempt reports a step again, it replaces the values from that step on, separately for
@@ -10,13 +10,19 @@ step are numbered 0, 1, 2 in each attempt, so that a job that starts over replac
 A metric may be both in $STOKER_METRICS and in the log. The last value is then that of the later
 attempt, then of the higher step, then of the file that was written last; minimum and maximum are
 taken over both.
+
+The scalars of TensorBoard event files are a third source, for names that are in neither of the two.
+Of several event files with the same name, a later one replaces values from its first step on.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from operator import ne
 
+from stoker.core.metrics.event_files import EventReader
+from stoker.core.metrics.report_block import Column, ReportBlock
 from stoker.core.metrics.report_files import InvalidLine, LogReader, MetricsReader, whole
 from stoker.core.metrics.report_line import Report, is_number
 from stoker.core.record import Record
@@ -70,6 +76,10 @@ class Timeline:
             self._cut(attempt, step)
         return step, is_first
 
+    def is_newest(self, attempt: int | None) -> bool:
+        """Whether no value of this attempt was replaced by a later one."""
+        return not self.cuts if attempt is None else attempt >= self.attempt
+
     def _cut(self, attempt: int, step: float) -> None:
         if any(later >= attempt and cut <= step for later, cut in self.cuts):
             return
@@ -115,6 +125,35 @@ class _Tally:
                 if most is None or value > most:
                     most, most_step = value, step
         self.stat = Stat(value, step, count + 1, nans, least, least_step, most, most_step)
+
+    def add_column(self, column: Column, attempt: int | None) -> None:
+        """Add many values, all of an attempt that no later one has replaced."""
+        values, steps, _ = column
+        self.add(values[0], None if steps is None else steps[0], attempt)
+        values = values[1:]
+        if not values:
+            return
+        if steps is None:
+            begin = self.timeline.implied
+            self.timeline.implied += len(values)
+            steps = list(range(begin, begin + len(values)))
+        else:
+            steps = steps[1:]
+        self.lowest = min(self.lowest, *steps)
+        self.highest = max(self.highest, *steps)
+        _, _, count, nans, least, least_step, most, most_step = self.stat or _NOTHING
+        last, last_step, count = values[-1], steps[-1], count + len(values)
+        if any(map(ne, values, values)):  # only NaN differs from itself
+            real = [place for place, value in enumerate(values) if value == value]
+            nans += len(values) - len(real)
+            values, steps = [values[place] for place in real], [steps[place] for place in real]
+        if values:
+            low, high = min(values), max(values)
+            if least is None or low < least:
+                least, least_step = low, steps[values.index(low)]
+            if most is None or high > most:
+                most, most_step = high, steps[values.index(high)]
+        self.stat = Stat(last, last_step, count, nans, least, least_step, most, most_step)
 
     def state(self) -> list[object]:
         line = self.timeline
@@ -164,7 +203,7 @@ class Collector:
 
     Each attempt has its own log file: for the next attempt, `feed_log` starts at the beginning of
     the next file. After an attempt that resumed from a checkpoint, `is_stale` is true if `min`,
-    `max` and `n` include replaced values. In this case, feed both files from their beginning to
+    `max` and `n` include replaced values. In this case, feed all files from their beginning to
     the collector that `again()` returns.
     """
 
@@ -175,13 +214,18 @@ class Collector:
         self.reports = 0
         self.last_at: float | None = None
         self.is_printed_later = True  # the log was written after $STOKER_METRICS
-        self._tallies: dict[str, dict[str, _Tally]] = {"metrics": {}, "log": {}}
+        self.events: dict[str, EventReader] = {}  # by path in the output folder, oldest first
+        self._tallies: dict[str, dict[str, _Tally]] = {"metrics": {}, "log": {}, "events": {}}
         self._past_invalid_lines = 0  # in logs of earlier attempts
         self._past_first_invalid: InvalidLine | None = None
 
     def feed_metrics(self, data: bytes, attempt: int | None = None) -> None:
         """Add a chunk of $STOKER_METRICS; `attempt` is the default for lines without one."""
-        self._take("metrics", self.metrics.feed(data), attempt)
+        block = self.metrics.block(data)
+        if block is not None and self._take_block(block, attempt):
+            self.metrics.take(data, block)
+        else:
+            self._take("metrics", self.metrics.feed(data), attempt)
 
     def feed_log(self, data: bytes, attempt: int = 1) -> None:
         if attempt < self.log_attempt:
@@ -192,6 +236,10 @@ class Collector:
             self._past_first_invalid = self._past_first_invalid or self.log.first_invalid
             self.log, self.log_attempt = LogReader(), attempt
         self._take("log", self.log.feed(data), attempt)
+
+    def add_events(self, reports: list[Report]) -> None:
+        """Add reports that the readers in `events` returned."""
+        self._take("events", reports, None)
 
     def finish(self) -> None:
         """Add last lines without a line end; call it after the job has ended."""
@@ -207,16 +255,28 @@ class Collector:
             stat = _merged(written.get(name), printed.get(name), self.is_printed_later)
             if stat is not None:
                 found[name] = stat
+        for name, tally in self._tallies["events"].items():
+            if tally.stat is not None:
+                found.setdefault(name, tally.stat)
         return found
 
     @property
     def invalid_lines(self) -> int:
-        return self.metrics.invalid_lines + self._past_invalid_lines + self.log.invalid_lines
+        events = sum(reader.invalid_lines for reader in self.events.values())
+        return (
+            self.metrics.invalid_lines + self._past_invalid_lines + self.log.invalid_lines + events
+        )
 
     @property
     def first_invalid(self) -> InvalidLine | None:
         """The first invalid line."""
-        return self.metrics.first_invalid or self._past_first_invalid or self.log.first_invalid
+        events = (reader.first_invalid for reader in self.events.values())
+        return (
+            self.metrics.first_invalid
+            or self._past_first_invalid
+            or self.log.first_invalid
+            or next(filter(None, events), None)
+        )
 
     @property
     def is_stale(self) -> bool:
@@ -231,6 +291,26 @@ class Collector:
                 fresh._tallies[source][name] = _Tally()
                 fresh._tallies[source][name].timeline.cuts = tally.timeline.cuts
         return fresh
+
+    def _take_block(self, block: ReportBlock, attempt: int | None) -> bool:
+        """Add many reports at once; returns False, and adds nothing, if that is not possible."""
+        tallies = self._tallies["metrics"]
+        columns = {name: block.column(name) for name in block.names}
+        number = attempt if block.attempt is None else block.attempt
+        known = [tallies[name] for name in columns if name in tallies]
+        if (
+            None in columns.values()
+            or len(tallies) + len(columns) > MAX_NAMES
+            or not all(tally.timeline.is_newest(number) for tally in known)
+        ):
+            return False
+        self.reports += len(block)
+        if block.times is not None:
+            self.last_at = max(*block.times, self.last_at or block.times[0])
+        for name, column in columns.items():
+            if column is not None and column.values:
+                tallies.setdefault(name, _Tally()).add_column(column, number)
+        return True
 
     def _take(self, source: str, reports: list[Report], attempt: int | None) -> None:
         tallies = self._tallies[source]
@@ -253,6 +333,7 @@ class Collector:
             "version": _STATE_VERSION,
             "metrics": self.metrics.state(),
             "log": self.log.state(),
+            "events": {path: reader.state() for path, reader in self.events.items()},
             "log_attempt": self.log_attempt,
             "reports": self.reports,
             "last_at": self.last_at,
@@ -276,6 +357,9 @@ class Collector:
                 raise ValueError(f"version {state['version']}")
             collector.metrics.restore(state["metrics"])
             collector.log.restore(state["log"])
+            for path, saved in state.get("events", {}).items():
+                collector.events[path] = EventReader()
+                collector.events[path].restore(saved)
             collector.log_attempt = whole(state["log_attempt"])
             collector.reports = whole(state["reports"])
             collector.last_at = state["last_at"]
@@ -285,7 +369,7 @@ class Collector:
             if state["past"][1] is not None:
                 collector._past_first_invalid = InvalidLine._make(state["past"][1])
             for source, tallies in collector._tallies.items():
-                for name, tally in state["names"][source].items():
+                for name, tally in state["names"].get(source, {}).items():
                     tallies[name] = _Tally.restored(tally)
         except (KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
             raise ValueError(f"not the state of a collector: {error!r}") from None

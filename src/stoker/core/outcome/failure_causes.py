@@ -193,6 +193,7 @@ def diagnose(
     *,
     gpu_was_full: bool,
     host_killed: bool,
+    in_container: bool = False,
 ) -> Finding | None:
     """Return the cause of a failure and the line that shows it; None if no cause was found.
 
@@ -204,6 +205,9 @@ def diagnose(
     if host_killed and (signal == _SIGKILL or exit_code == 128 + _SIGKILL):
         return "host_oom", "killed by the kernel because the host ran out of memory"
     lines = _lines(tail)
+    failed = _failed_start(lines, exit_code, in_container=in_container)
+    if failed is not None:
+        return failed
     script = _missing_script(lines, exit_code)
     if exit_code in (126, 127):
         program = _shell_error(lines) or f"exit code {exit_code} of the shell"
@@ -349,6 +353,27 @@ def _shell_error(lines: list[str]) -> str | None:
         ):  # fmt: skip
             if text in lowered:
                 return _evidence(line, lowered.find(text))
+    return None
+
+
+def _failed_start(lines: list[str], exit_code: int | None, *, in_container: bool) -> Finding | None:
+    """Why the environment or the container of a job could not be started; None if it was."""
+    last = lines[-_LAST_LINES:]
+    if exit_code == 126:  # of supervisor/environments/activate.py and uv_start.py
+        for line in reversed(last):
+            if line.startswith("stoker: cannot activate"):
+                return "environment_failed", _evidence(line.removeprefix("stoker: "))
+    if not in_container:
+        return None
+    shown = [line for line in last if line.startswith(("docker: ", "Error: "))]
+    is_unknown = exit_code == 126 and shown and _shell_error(lines) is None
+    if exit_code == 125 or is_unknown:  # docker and podman
+        text = _evidence(shown[-1]) if shown else "exit code 125 of the container engine"
+        return "container_failed", text
+    if exit_code == 255:  # apptainer
+        for line in last:
+            if line.startswith("FATAL: "):
+                return "container_failed", _evidence(line)
     return None
 
 

@@ -22,7 +22,9 @@ REQUEUE_CODE = 75
 _PROGRESS_SECONDS = 10.0
 
 # Causes from failure_causes.py that a retry cannot fix.
-DETERMINISTIC = frozenset({"missing_program", "missing_script", "missing_module"})
+DETERMINISTIC = frozenset(
+    {"missing_program", "missing_script", "missing_module", "environment_failed"}
+)
 _NOT_RETRIED = DETERMINISTIC | {"start_failed", "time_limit", "memory_limit"}
 
 

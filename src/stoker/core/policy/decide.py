@@ -28,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from stoker.core.model import (
+    ARRAY_PREFIX,
     Device,
     Plan,
     ReadyJob,
@@ -59,6 +60,7 @@ HOST_RESERVED = "host_reserved"
 IMPOSSIBLE = "impossible"
 DRAINING = "draining"
 GROUP_LIMIT = "group_limit"
+ARRAY_LIMIT = "array_limit"
 VACATING = "vacating"
 
 _SHORTEST = 10.0  # seconds: shorter jobs have the response ratio of a job of this duration
@@ -177,7 +179,7 @@ def place_jobs(
 ) -> Plan:
     """Place the jobs in this order.
 
-    `remaining`: how many more jobs may run, by fair-share group with a limit.
+    `remaining`: how many more jobs may run, by fair-share group or array with a limit.
     """
     starts: list[Start] = []
     waits: dict[int, str] = {}
@@ -189,6 +191,9 @@ def place_jobs(
         request = job.request
         if remaining and remaining.get(job.fair_share_group, 1) <= 0:
             waits[job.id] = GROUP_LIMIT
+            continue
+        if request.array and remaining and remaining.get(array_key(request), 1) <= 0:
+            waits[job.id] = ARRAY_LIMIT
             continue
         if request.gpus and not with_reasons and not pool.has_room:
             skipped.append(job)
@@ -214,7 +219,7 @@ def place_jobs(
             pool.take(request, devices, end, likely)
             host.take(claim, end, likely, devices)
             starts.append(Start(job.id, devices))
-            _use_one(remaining, job.fair_share_group)
+            _use_one(remaining, job)
             continue
         if devices is not None:
             waits[job.id] = _why_no_host_room(claim, host)
@@ -244,8 +249,10 @@ def _is_possible(request: Request, pool: Placement, host: HostRoom) -> bool:
 
 def _keep(job: AnyJob, pool: Placement, host: HostRoom, estimates: Estimates) -> bool:
     """Keep the devices that are being vacated for a job; False if there are none."""
+    if not job.kept:
+        return False
     likely = likely_end_if_started(job, pool.now, estimates)
-    if not job.kept or not pool.keep(job.request, job.kept, likely):
+    if not pool.keep(job.request, job.kept, likely):
         return False
     host.reserve_with(host.claim_of(job.request), None, job.kept)
     return True
@@ -271,13 +278,22 @@ def _why_no_host_room(claim: HostClaim, host: HostRoom) -> str:
 def _remaining(limits: dict[str, int], running: Iterable[RunningJob]) -> dict[str, int]:
     remaining = dict(limits)
     for job in running:
-        _use_one(remaining, job.fair_share_group)
+        _use_one(remaining, job)
     return remaining
 
 
-def _use_one(remaining: dict[str, int] | None, group: str) -> None:
-    if remaining and group in remaining:
-        remaining[group] -= 1
+def _use_one(remaining: dict[str, int] | None, job: AnyJob | RunningJob) -> None:
+    if not remaining:
+        return
+    if job.fair_share_group in remaining:
+        remaining[job.fair_share_group] -= 1
+    if job.request.array and (key := array_key(job.request)) in remaining:
+        remaining[key] -= 1
+
+
+def array_key(request: Request) -> str:
+    """The key of the job's array in the limits of a snapshot."""
+    return f"{ARRAY_PREFIX}{request.array}"
 
 
 def latest_end(job: AnyJob, now: float, estimates: Estimates) -> float | None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.plurals import plural, plural_word
 from stoker.core.formats.sizes import format_size
 from stoker.core.model import (
+    TIME,
     DeviceState,
     Plan,
     Request,
@@ -16,6 +17,7 @@ from stoker.core.model import (
     Snapshot,
 )
 from stoker.core.policy.decide import (
+    ARRAY_LIMIT,
     DRAINING,
     GROUP_LIMIT,
     HOST_RESERVED,
@@ -25,17 +27,16 @@ from stoker.core.policy.decide import (
     RESERVED,
     VACATING,
     AnyJob,
-    decide,
+    array_key,
     host_room_of,
     order_of,
     pool_of,
 )
 from stoker.core.policy.eligible import is_eligible
 from stoker.core.policy.host_room import HostRoom
-from stoker.core.policy.host_share import CORES, CPU_SLOTS, MEMORY, MILLI
+from stoker.core.policy.host_share import CPU_SLOTS
 from stoker.core.policy.host_words import amount_words, declared_words, free_words
 from stoker.core.policy.placement import amount_of, likely_end_of_running
-from stoker.core.policy.share_mode import MPS, TIME
 from stoker.core.record import Record
 
 _OPEN = DeviceState()
@@ -110,6 +111,8 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
     if reason == GROUP_LIMIT:
         most = (snapshot.limits or {}).get(job.fair_share_group, 0)
         return [f"{job.fair_share_group} already has {most} running, which is its limit"], False
+    if reason == ARRAY_LIMIT:
+        return [_array_limit(job, snapshot, plan)], False
     if reason == NO_CPU_SLOT:
         busy = [running.id for running in snapshot.running if not running.request.gpus]
         busy += [start.job for start in plan.starts if not start.devices]
@@ -122,7 +125,7 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
     if reason == VACATING and job.kept:
         return [f"it needs {needs(job.request)}", *_vacated(job, snapshot)], False
     if reason == RESERVED and plan.reservation is not None:
-        return [_kept(job, plan.reservation, snapshot)], True
+        return [_kept(plan.reservation, snapshot)], True
     return [f"it needs {needs(job.request)}", *_holders(job.request, snapshot, plan)], True
 
 
@@ -153,12 +156,23 @@ def needs(request: Request, *, is_reserved: bool = False) -> str:
     return words
 
 
+def _array_limit(job: AnyJob, snapshot: Snapshot, plan: Plan) -> str:
+    most = (snapshot.limits or {}).get(array_key(job.request), 0)
+    array = job.request.array
+    busy = [one.id for one in snapshot.running if one.request.array == array]
+    starting = {start.job for start in plan.starts}
+    busy += [one.id for one in snapshot.waiting
+             if one.id in starting and one.request.array == array]  # fmt: skip
+    run = f": {_jobs(busy)} {'run' if len(busy) > 1 else 'runs'}" if busy else ""
+    return f"the array runs at most {plural(most, 'job')} at once{run}"
+
+
 def _too_large(name: str, amount: int, host: HostRoom) -> str:
     total = host.totals.get(name, 0)
     return f"it needs {amount_words(name, amount)}, and this host has {amount_words(name, total)}"
 
 
-def _after(snapshot: Snapshot, plan: Plan) -> HostRoom:
+def room_after(snapshot: Snapshot, plan: Plan) -> HostRoom:
     """Return the room on the host after the starts of the plan."""
     host = host_room_of(snapshot)
     jobs = {job.id: job for job in snapshot.waiting}
@@ -169,7 +183,7 @@ def _after(snapshot: Snapshot, plan: Plan) -> HostRoom:
 
 def _lacking(job: AnyJob, snapshot: Snapshot, plan: Plan) -> list[str]:
     """`it waits for 8 cores; 3 of 16 are free`, for each resource that lacks; then who has it."""
-    host = _after(snapshot, plan)
+    host = room_after(snapshot, plan)
     claim = host.claim_of(job.request)
     # A job of the same group that the daemon does not consider yet has the reason of the others.
     names = host.lacks(claim) or list(claim)
@@ -187,7 +201,7 @@ def _lacking(job: AnyJob, snapshot: Snapshot, plan: Plan) -> list[str]:
 
 
 def _kept_room(job: AnyJob, snapshot: Snapshot, plan: Plan) -> str:
-    host = _after(snapshot, plan)
+    host = room_after(snapshot, plan)
     claim = host.claim_of(job.request)
     held = plan.host_reservation or plan.reservation
     names = [name for name in claim if name != CPU_SLOTS] or list(claim)
@@ -213,19 +227,15 @@ def _vacated(job: AnyJob, snapshot: Snapshot) -> list[str]:
     return sentences
 
 
-def _kept(job: AnyJob, held: Reservation, snapshot: Snapshot) -> str:
+def _kept(held: Reservation, snapshot: Snapshot) -> str:
     visible = {device.number: device.visible for device in snapshot.devices}
     numbers = ", ".join(visible[number] for number in sorted(held.devices))
     gpus = f"{plural_word(len(held.devices), 'GPU')} {numbers}"
     are = "are" if len(held.devices) > 1 else "is"
     sentence = f"{gpus} {are} reserved for job {held.job}, which comes first"
-    if held.at is None or held.at <= snapshot.now:  # no time limit would be short enough
+    if held.at is None or held.at <= snapshot.now:
         return sentence
-    sentence += f", likely in {format_duration(held.at - snapshot.now)}"
-    is_considered = any(other.id == job.id for other in snapshot.waiting)
-    if is_considered and _would_start(job._replace(time_limit=held.at - snapshot.now), snapshot):
-        sentence += "; a --time-limit below that would let this job start now"
-    return sentence
+    return f"{sentence}, likely in {format_duration(held.at - snapshot.now)}"
 
 
 def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
@@ -274,60 +284,6 @@ def _holders(request: Request, snapshot: Snapshot, plan: Plan) -> list[str]:
             words.append("has room" if words else "is free")
         sentences.append(f"GPU {device.visible} {' and '.join(words) or 'is free'}")
     return sentences
-
-
-def what_if(job: AnyJob, snapshot: Snapshot) -> str | None:
-    """Return one change to the request that would start the job now; None if there is none.
-
-    Every change is checked with the policy before it is suggested.
-    """
-    for words, request in _changes(job.request, snapshot):
-        if _would_start(job._replace(request=request), snapshot):
-            return f"{words} would start it now"
-    return None
-
-
-def _would_start(changed: AnyJob, snapshot: Snapshot) -> bool:
-    """Whether the changed job would start now."""
-    others = tuple(other for other in snapshot.waiting if other.id != changed.id)
-    plan = decide(snapshot._replace(waiting=(*others, changed)), with_reasons=False)
-    return any(start.job == changed.id for start in plan.starts)
-
-
-def _changes(request: Request, snapshot: Snapshot) -> Iterator[tuple[str, Request]]:
-    room = host_room_of(snapshot)
-    cores, memory = room.free.get(CORES, 0) // MILLI, room.free.get(MEMORY, 0) >> 30
-    if 0 < cores < request.cpus:
-        yield f"--cpus {cores}", request._replace(cpus=cores)
-    if request.host_memory is not None and 0 < memory << 30 < request.host_memory:
-        yield f"--mem {memory}G", request._replace(host_memory=memory << 30, is_auto_host=False)
-    if not request.gpus:
-        return
-    for gpus in range(request.gpus - 1, 0, -1):
-        yield f"--gpus {gpus}", request._replace(gpus=gpus)
-    pool = pool_of(snapshot)
-    free = sorted(
-        (
-            device.free >> 30
-            for device in pool.rooms.values()
-            if device.device.memory and is_eligible(request._replace(memory=None), device.device)
-        ),
-        reverse=True,
-    )
-    if len(free) >= request.gpus and free[request.gpus - 1]:
-        most = free[request.gpus - 1] << 30
-        if request.memory is None or most < request.memory:
-            smaller = request._replace(memory=most, exclusive=False, is_auto=False)
-            yield f"--gpu-mem {most >> 30}G", smaller
-    modes = {room.mode_of(request) for room in pool.rooms.values()}
-    if MPS in modes:
-        yield "--share time", request._replace(share=TIME)
-    elif request.gpus == 1 and any(room.mode == MPS for room in pool.rooms.values()):
-        yield "--share mps", request._replace(share=MPS)
-    if request.ids:
-        yield "removing --gpu-ids", request._replace(ids=())
-    if request.model is not None:
-        yield "removing --gpu-model", request._replace(model=None)
 
 
 def _until(jobs: list[RunningJob], snapshot: Snapshot) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from stoker.core.model import RunningJob, Snapshot
 from stoker.core.policy.decide import decide, limit_waiting_jobs
 from stoker.core.policy.placement import likely_end_of_running
 from stoker.core.policy.preemption import SOON_SECONDS, Preemption, plan_preemptions
 from stoker.core.policy.share_mode import share_of_start
+from stoker.core.record import Record
 
 _STEPS = 200
 _SOON_SECONDS = 1.0
@@ -22,32 +23,77 @@ def _preemptions(snapshot: Snapshot) -> tuple[Preemption, ...]:
     return plan_preemptions(snapshot, decide(snapshot))
 
 
-def forecast(snapshot: Snapshot, cut: Collection[int] = ()) -> dict[int, float]:
+_NO_ENDS: Mapping[int, float] = {}
+
+
+class LikelyRun(Record):
+    """Where and when a job likely runs, in seconds after the forecast.
+
+    `start` is 0 for a job that runs already; `end` is None if it cannot be predicted.
+    """
+
+    job: int
+    devices: tuple[int, ...]
+    start: float
+    end: float | None
+
+
+def forecast(
+    snapshot: Snapshot, cut: Collection[int] = (), ends_in: Mapping[int, float] = _NO_ENDS
+) -> dict[int, float]:
     """Return the seconds until the start of each job whose start can be predicted.
 
     Time limits and estimates predict the ends of jobs; jobs behind one without either have no
     forecast. `cut`: request groups that have more waiting jobs than the snapshot; the forecast
-    ends where one of those jobs could be next.
+    ends where one of those jobs could be next. `ends_in`: seconds until the ends of running jobs,
+    by job, where their own progress says more than an estimate.
     """
     starts: dict[int, float] = {}
-    for known in forecast_steps(snapshot, cut):
+    for known in forecast_steps(snapshot, cut, ends_in):
         starts = known
     return starts
 
 
-def forecast_steps(snapshot: Snapshot, cut: Collection[int] = ()) -> Iterator[dict[int, float]]:
+def _end_of(job: RunningJob, snapshot: Snapshot, ends_in: Mapping[int, float]) -> float:
+    seconds = ends_in.get(job.id)
+    if seconds is not None and not job.gives_way:
+        return snapshot.now + seconds
+    return likely_end_of_running(job, snapshot.now, snapshot.estimates)
+
+
+def likely_runs(
+    snapshot: Snapshot, cut: Collection[int] = (), ends_in: Mapping[int, float] = _NO_ENDS
+) -> list[LikelyRun]:
+    """Return where running and waiting jobs likely run; the arguments are those of `forecast`."""
+    runs = [
+        LikelyRun(job.id, job.devices, 0.0, _in_seconds(_end_of(job, snapshot, ends_in), snapshot))
+        for job in snapshot.running
+    ]
+    for _ in forecast_steps(snapshot, cut, ends_in, runs):
+        pass
+    return runs
+
+
+def _in_seconds(end: float, snapshot: Snapshot) -> float | None:
+    return None if end == float("inf") else max(0.0, end - snapshot.now)
+
+
+def forecast_steps(
+    snapshot: Snapshot,
+    cut: Collection[int] = (),
+    ends_in: Mapping[int, float] = _NO_ENDS,
+    runs: list[LikelyRun] | None = None,
+) -> Iterator[dict[int, float]]:
     """Yield what is known after each decision of the simulation; the last one is the forecast.
 
-    The daemon makes one step at a time, so that a forecast does not delay a start.
+    The daemon makes one step at a time, so that a forecast does not delay a start. The jobs that
+    start are appended to `runs`.
     """
     if snapshot.draining:
         return
     starts: dict[int, float] = {}
     running = {job.attempt: job for job in snapshot.running}
-    ends = [
-        (likely_end_of_running(job, snapshot.now, snapshot.estimates), job.attempt)
-        for job in snapshot.running
-    ]
+    ends = [(_end_of(job, snapshot, ends_in), job.attempt) for job in snapshot.running]
     heapq.heapify(ends)
     waiting = {job.id: job for job in snapshot.waiting}
     last = {job.request_group: job.id for job in snapshot.waiting if job.request_group in cut}
@@ -62,9 +108,6 @@ def forecast_steps(snapshot: Snapshot, cut: Collection[int] = ()) -> Iterator[di
         for start in plan.starts:
             job = waiting.pop(start.job)
             starts[job.id] = now - snapshot.now
-            if last.get(job.request_group) == job.id:
-                yield starts
-                return
             ends_by = None if job.time_limit is None else now + job.time_limit
             new = RunningJob(
                 id=job.id,
@@ -80,6 +123,12 @@ def forecast_steps(snapshot: Snapshot, cut: Collection[int] = ()) -> Iterator[di
             running[next_attempt] = new
             end = likely_end_of_running(new, now, snapshot.estimates)
             heapq.heappush(ends, (max(end, now), next_attempt))
+            if runs is not None:
+                seconds = _in_seconds(end, snapshot)
+                runs.append(LikelyRun(job.id, start.devices, starts[job.id], seconds))
+            if last.get(job.request_group) == job.id:
+                yield starts
+                return
             next_attempt += 1
         yield starts
         if plan.starts:

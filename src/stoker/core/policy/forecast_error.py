@@ -16,6 +16,7 @@ forecasts with a similar horizon did not exceed.
 from __future__ import annotations
 
 from stoker.core.formats.durations import format_duration
+from stoker.core.formats.plurals import plural
 from stoker.core.record import Record
 
 _BOUNDS = (600.0, 3600.0, 6 * 3600.0)  # seconds between classes of horizons
@@ -24,7 +25,8 @@ _FEWEST = 5  # fewer errors say nothing
 _USUALLY = 0.75
 _SMALLEST = 1.0  # seconds; a smaller error is noise
 
-Errors = tuple[tuple[float, ...], ...]  # seconds by class of horizon, the newest last
+# Seconds by class of horizon, the newest last; positive: the job started later than forecast.
+Errors = tuple[tuple[float, ...], ...]
 NO_ERRORS: Errors = ((),) * (len(_BOUNDS) + 1)
 
 
@@ -48,19 +50,52 @@ class StartForecast(Record):
 
 
 def add_error(errors: Errors, horizon: float, error: float) -> Errors:
-    """Return the errors with one more: a job started `error` seconds off its forecast."""
+    """Return the errors with one more: a job started `error` seconds after its forecast."""
     place = _class_of(horizon)
-    newest = (*errors[place], round(abs(error), 1))[-_KEPT:]
+    newest = (*errors[place], round(error, 1))[-_KEPT:]
     return (*errors[:place], newest, *errors[place + 1 :])
 
 
 def typical_error(errors: Errors, horizon: float) -> float | None:
     """Return the usual error of a forecast with this horizon; None with few samples."""
-    known = sorted(errors[_class_of(horizon)])
+    known = sorted(map(abs, errors[_class_of(horizon)]))
     if len(known) < _FEWEST:
         return None
     place = min(len(known) - 1, round(_USUALLY * (len(known) - 1) + 0.5 - 1e-9))
     return max(_SMALLEST, float(round(known[place])))
+
+
+class PastError(Record):
+    """How the starts of `jobs` earlier jobs differed from their forecasts, on average."""
+
+    jobs: int
+    late: float  # seconds; negative: earlier than forecast
+
+    def words(self) -> str:
+        """
+        >>> PastError(37, 240.0).words()
+        'starts were on average 4m00s later than forecast, over 37 jobs'
+        >>> PastError(1, -65.0).words()
+        'starts were on average 1m05s earlier than forecast, over 1 job'
+        >>> PastError(8, 0.2).words()
+        'starts were on average as forecast, to within a second, over 8 jobs'
+        >>> PastError(0, 0.0).words()
+        'no start was compared with its forecast yet'
+        """
+        if not self.jobs:
+            return "no start was compared with its forecast yet"
+        if abs(self.late) < _SMALLEST:
+            middle = "as forecast, to within a second"
+        else:
+            order = "later" if self.late > 0 else "earlier"
+            middle = f"{format_duration(abs(self.late))} {order} than forecast"
+        return f"starts were on average {middle}, over {plural(self.jobs, 'job')}"
+
+
+def past_error(errors: Errors) -> PastError:
+    """Return the mean difference between starts and forecasts, over all horizons."""
+    known = [error for some in errors for error in some]
+    return PastError(len(known), sum(known) / len(known) if known else 0.0)
 
 
 def _class_of(horizon: float) -> int:
@@ -71,7 +106,7 @@ def to_text(errors: Errors) -> str:
     """The errors as one line.
 
     >>> from_text(to_text(add_error(NO_ERRORS, 60.0, -12.5)))
-    ((12.5,), (), (), ())
+    ((-12.5,), (), (), ())
     >>> from_text("damaged")
     ((), (), (), ())
     """

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping
 from stoker.core.formats.plurals import plural
 from stoker.core.model import Device, DeviceState, Plan
 from stoker.core.policy.decide import (
+    ARRAY_LIMIT,
     GROUP_LIMIT,
     HOST_RESERVED,
     IMPOSSIBLE,
@@ -41,7 +42,11 @@ _MAX_WORDS = 120  # of a reason that contains a message of the driver
 
 
 class GpuActivity(Record):
-    """What a GPU does. `reason`: why it is idle although jobs wait, for the kind `waiting`."""
+    """What a GPU does.
+
+    `reason`: why no job runs on it although jobs wait, for the kind `waiting`; why it is closed,
+    for `idle`; who else uses it, for `others` and `busy`.
+    """
 
     kind: str
     jobs: tuple[int, ...] = ()
@@ -70,12 +75,15 @@ def gpu_activities(
         running = jobs.get(device.number, ())
         state = states.get(device.number, _OPEN)
         if running:
-            found[device.number] = GpuActivity(BUSY, running)
+            others = held_words(state, own_user) if state.has_other_processes else ""
+            found[device.number] = GpuActivity(BUSY, running, others)
         elif need_gpus:
             reason = obstacle or _reason(device, state, need_gpus, plan, own_user)
             found[device.number] = GpuActivity(WAITING, reason=reason[:_MAX_WORDS])
+        elif state.has_other_processes:
+            found[device.number] = GpuActivity(OTHERS, reason=held_words(state, own_user))
         else:
-            found[device.number] = GpuActivity(OTHERS if state.has_other_processes else IDLE)
+            found[device.number] = GpuActivity(IDLE, reason=_closed(state))
     return found
 
 
@@ -119,6 +127,8 @@ def _reason_of_job(
         return None
     if why == GROUP_LIMIT:
         return f"{job.fair_share_group} has as many running jobs as it may have"
+    if why == ARRAY_LIMIT:
+        return f"array {request.array} has as many running jobs as it may have"
     if why in (NO_HOST_ROOM, NO_CPU_SLOT):
         return "the waiting jobs need more cores or memory of the host"
     if why == HOST_RESERVED:
@@ -144,6 +154,13 @@ def held_words(state: DeviceState, own_user: str = "") -> str:
     if known and not users:
         return "memory held by a process that Stoker did not start"
     return "memory held by another user" + (f" ({', '.join(users)})" if users else "")
+
+
+def _closed(state: DeviceState) -> str:
+    """Why a device without work is closed; "" if it is open, or closed only for a moment."""
+    if state.closed_reason is None or state.closes_briefly:
+        return ""
+    return closed_words(state.closed_reason, is_brief=False)[:_MAX_WORDS]
 
 
 def closed_words(reason: str, *, is_brief: bool) -> str:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from stoker.core.gpus.measured_group import MAX_MEMBERS
 from stoker.core.model import Device, HostResources, Request, RunningJob
 from stoker.core.policy.placement import amount_of, capacity, is_measured
 from stoker.core.record import Record
@@ -83,6 +82,10 @@ def recorded_claim(request: Request, limits: HostLimits) -> tuple[float | None, 
     return claim[CORES] / MILLI if CORES in claim else None, claim.get(MEMORY)
 
 
+# So many jobs are assumed to share a GPU with one whose memory is not known yet.
+_SHARERS = 8
+
+
 def thread_share(
     request: Request, devices: Iterable[Device], all_devices: Iterable[Device], cores: int
 ) -> int:
@@ -92,8 +95,8 @@ def thread_share(
     """
     if request.cpus or not request.gpus:
         return request.cpus or 1
-    if is_measured(request):  # it shares its GPU with others of its profile
-        return max(1, cores // MAX_MEMBERS // max(1, sum(1 for _ in all_devices)))
+    if is_measured(request):  # it likely shares its GPU with several others
+        return max(1, cores // _SHARERS // max(1, sum(1 for _ in all_devices)))
     part = sum(
         min(1.0, amount_of(request, device) / max(1, capacity(device))) for device in devices
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from stoker.core.gpus.measured_group import MAX_MEMBERS
-from stoker.core.model import Device, DeviceState, Request, RunningJob
+from stoker.core.gpus.measured_group import LEAST_PART, most_members
+from stoker.core.model import MPS, TIME, Device, DeviceState, Request, RunningJob
 from stoker.core.policy.eligible import is_eligible, is_named
-from stoker.core.policy.share_mode import MPS, TIME, conflict_words, mode_of
+from stoker.core.policy.share_mode import conflict_words, mode_of
 from stoker.core.policy.topology import Topology, topology_of
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 from stoker.core.profiles.shared_speed import gains, most_together
@@ -27,7 +27,8 @@ class DeviceRoom:
 
     __slots__ = (
         "closes_briefly", "device", "free", "has_other_processes", "is_closed", "is_saturated",
-        "is_vacated", "jobs", "measured", "mode", "of_profile", "state", "takes_followers", "total",
+        "is_vacated", "jobs", "measured", "mode", "most_measured", "of_profile", "state",
+        "takes_followers", "total",
     )  # fmt: skip
 
     def __init__(self, device: Device, state: DeviceState) -> None:
@@ -41,36 +42,48 @@ class DeviceRoom:
         self.takes_followers = state.takes_followers
         self.is_vacated = False  # a job on it was asked to give way
         self.jobs: list[tuple[float, float, int]] = []  # (likely end, start, amount) of each job
-        self.measured: dict[int, int] = {}  # jobs without an estimate yet, by profile
+        self.measured = 0  # jobs without an estimate yet
+        self.most_measured = most_members(device.memory)
         self.of_profile: dict[int, int] = {}  # jobs with `auto`, by profile
         self.is_saturated = state.is_saturated
         self.mode: str | None = None  # how its jobs share it; None without jobs
 
     def takes_follower(self, request: Request) -> bool:
-        """Whether the job may start beside one of its profile whose memory is being measured."""
-        if self.is_closed or not self.takes_followers or not is_measured(request):
-            return False
-        return 0 < self.measured.get(request.profile, 0) < MAX_MEMBERS
+        """Whether the job may start beside one whose memory is being measured."""
+        return not self.is_closed and self._has_group and is_measured(request)
+
+    @property
+    def _has_group(self) -> bool:
+        """Whether jobs are being measured that others may follow."""
+        return 0 < self.measured < self.most_measured and self.takes_followers
 
     @property
     def has_room(self) -> bool:
         if self.is_closed:
             return False
-        return self.free > 0 or (
-            self.takes_followers and any(n < MAX_MEMBERS for n in self.measured.values())
-        )
+        return self.free > 0 or self._has_group
 
     def amount_of(self, request: Request) -> int:
-        """Return the amount that one more job takes: nothing if it shares the slot of another."""
-        if is_measured(request) and self.measured.get(request.profile):
-            return 0
-        return amount_of(request, self.device)
+        """Return the amount that one more job takes.
+
+        While the memory of jobs is being measured, the first of them takes all that is left of its
+        slot, and the others share it.
+        """
+        if not is_measured(request):
+            return amount_of(request, self.device)
+        return 0 if self.measured else min(amount_of(request, self.device), max(0, self.free))
+
+    def needed_by(self, request: Request) -> int:
+        """Return the amount that has to be free for a job to start."""
+        amount = amount_of(request, self.device)
+        may_share = self.takes_followers and not self.has_other_processes and self.device.memory
+        return int(amount * LEAST_PART) if may_share and is_measured(request) else amount
 
     def add(self, request: Request, end: float, since: float, mode: str = TIME) -> int:
         """Place a job; returns the amount that it takes."""
         amount = self.amount_of(request)
         if is_measured(request):
-            self.measured[request.profile] = self.measured.get(request.profile, 0) + 1
+            self.measured += 1
         if request.profile:
             self.of_profile[request.profile] = self.of_profile.get(request.profile, 0) + 1
         self.take(amount, end, since, mode)
@@ -166,11 +179,16 @@ class DevicePool:
         self.rooms = {d.number: DeviceRoom(d, states.get(d.number, _OPEN)) for d in devices}
         self._estimates = estimates
         self._possible: dict[Request, bool] = {}
+        # Results since the last change, by request and whether the reservation counts: many
+        # waiting jobs have equal requests.
+        self._found: dict[tuple[Request, bool], tuple[int, ...] | None] = {}
+        self._has_room: bool | None = None  # None: not known since the last change
         # By reserved device: the amount left for jobs that end after the reservation is due.
         self._kept: dict[int, int] = {}
         self._kept_modes: dict[int, str] = {}  # how the job of the reservation shares them
         self._kept_until: float | None = None
-        for job in running:
+        # Jobs that are being measured last: they take what the others leave.
+        for job in sorted(running, key=lambda job: is_measured(job.request)):
             for number in job.devices:
                 room = self.rooms.get(number)
                 if room is not None:
@@ -188,11 +206,13 @@ class DevicePool:
 
     @property
     def has_room(self) -> bool:
-        return any(room.has_room for room in self.rooms.values())
+        if self._has_room is None:
+            self._has_room = any(room.has_room for room in self.rooms.values())
+        return self._has_room
 
     def place(self, request: Request, end: float | None) -> tuple[int, ...] | None:
         """Return devices for a job that ends by `end` (None: unknown); None if it has to wait."""
-        return self._place(request, self._kept if self._stays(end) else {})
+        return self._place(request, self._stays(end))
 
     def _stays(self, end: float | None) -> bool:
         """Whether a job that ends by `end` may still run when the reservation is due."""
@@ -200,9 +220,18 @@ class DevicePool:
 
     def would_fit(self, request: Request) -> bool:
         """Whether the request fits if the reservation is ignored."""
-        return self._place(request, {}) is not None
+        return self._place(request, False) is not None
 
-    def _place(self, request: Request, kept: Mapping[int, int]) -> tuple[int, ...] | None:
+    def _place(self, request: Request, keeps: bool) -> tuple[int, ...] | None:
+        """`keeps`: whether the job must leave what is reserved."""
+        key = (request, keeps and bool(self._kept))
+        try:
+            return self._found[key]
+        except KeyError:
+            found = self._found[key] = self._find(request, self._kept if keeps else {})
+            return found
+
+    def _find(self, request: Request, kept: Mapping[int, int]) -> tuple[int, ...] | None:
         # Emptiest devices first, so that jobs share one only if none is idle; then in list order.
         avoided = self._avoided(request) if request.avoid else ()
         found = []
@@ -212,7 +241,7 @@ class DevicePool:
             follows = number not in kept and room.takes_follower(request)
             if room.free <= 0 and not follows:
                 continue
-            amount = amount_of(request, room.device)
+            amount = room.needed_by(request)
             mode = room.mode_of(request)
             if mode == MPS and room.state.mps_starts and is_eligible(request, room.device):
                 return None  # in a moment; do not start MPS on another device meanwhile
@@ -227,7 +256,7 @@ class DevicePool:
                 is_other = bool(request.prefer) and not is_named(room.device, request.prefer)
                 free = room.free + room.state.mps_bytes  # a GPU with an idle MPS server is as good
                 # Followers are spread, and join others only if no device has free room.
-                used = room.measured[request.profile] if follows else -free / room.total
+                used = room.measured if follows else -free / room.total
                 found.append((is_other, used, place, number))
         if len(found) < request.gpus:
             return None
@@ -281,6 +310,8 @@ class DevicePool:
     ) -> None:
         """Place a job that ends by `end` at the latest and likely at `likely`."""
         stays = self._stays(end)
+        self._has_room = None
+        self._found.clear()
         for number in devices:
             room = self.rooms[number]
             amount = room.add(request, likely, self.now, room.mode_of(request))
@@ -295,7 +326,7 @@ class DevicePool:
             room = self.rooms.get(number)
             if room is None or not is_eligible(request, room.device):
                 return False
-            amount = amount_of(request, room.device)
+            amount = room.needed_by(request)
             is_coming = room.is_vacated or room.closes_briefly or room.fits(amount)
             if not is_coming or not room.could_fit(amount):
                 return False
@@ -314,7 +345,7 @@ class DevicePool:
         times = []
         avoided = self._avoided(request)
         for number, room in self.rooms.items():
-            amount, mode = amount_of(request, room.device), room.mode_of(request)
+            amount, mode = room.needed_by(request), room.mode_of(request)
             is_candidate = number not in avoided and is_eligible(request, room.device)
             if request.profile and self.gains_nothing(request, room):
                 continue  # it has room, and waits for a job of its profile to end
@@ -328,12 +359,13 @@ class DevicePool:
             return (), None
         times.sort()
         times = times[: request.gpus]
+        self._found.clear()
         at = max(not_before, *(when for when, _, _ in times))
         known = at != float("inf")
         self._kept_until = at if known else None
         for _, _, number in times:
             room = self.rooms[number]
-            amount = amount_of(request, room.device)
+            amount = room.needed_by(request)
             free = room.free
             if known:
                 free += sum(taken for end, _, taken in room.jobs if max(end, self.now) <= at)

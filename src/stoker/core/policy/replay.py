@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from stoker.core.model import UNCOUNTED, Request, Rules, RunningJob, WaitingJob
@@ -32,6 +32,11 @@ class TraceJob(Record):
     profile: int = 0
     time_limit: float | None = None
     preemptible: bool = False
+    user: str = ""  # its fair-share group
+
+
+# GPUs, length class, whether they are preemptible, and the user of jobs that wait together.
+_GroupKey = tuple[int, int, bool, str]
 
 
 class ReplayProfiles:
@@ -150,6 +155,9 @@ class EqualDevices:
         self._free += released.devices
         return released
 
+    def running_jobs(self) -> Iterable[RunningJob]:
+        return self._running.values()
+
     def preemptible_jobs(self) -> list[RunningJob]:
         return [job for job in self._running.values() if job.request.preemptible]
 
@@ -175,7 +183,7 @@ class _Replay:
         self._rules = rules
         self._profiles = profiles
         self._pool = EqualDevices(devices)
-        self._groups: dict[tuple[int, int, bool], deque[WaitingJob]] = {}
+        self._groups: dict[_GroupKey, deque[WaitingJob]] = {}
         self._ends: list[tuple[float, int]] = []  # a heap; those of stopped jobs are not valid
         self._end_of: dict[int, float] = {}
         self._waits = dict.fromkeys(self._jobs, 0.0)
@@ -214,7 +222,7 @@ class _Replay:
     def _queue(self, job: TraceJob) -> None:
         known = self._profiles.estimates.of(job.profile)
         length = length_class(known) if self._rules.short_first else 0
-        group = self._groups.setdefault((job.gpus, length, job.preemptible), deque())
+        group = self._groups.setdefault((job.gpus, length, job.preemptible, job.user), deque())
         group.append(
             WaitingJob(
                 id=job.id,
@@ -223,6 +231,7 @@ class _Replay:
                 time_limit=job.time_limit,
                 since=job.submit,
                 profile=job.profile,
+                fair_share_group=job.user,
             )
         )
 
@@ -248,7 +257,8 @@ class _Replay:
             pool.begin(now, estimates)
             count = min(MAX_JOBS_PER_GROUP, pool.room)
             first = self._first_jobs(count, with_preemptible)
-            order = sort_jobs([job for _, job in first.values()], (), now, rules, estimates)
+            jobs = [job for _, job in first.values()]
+            order = sort_jobs(jobs, self._running(), now, rules, estimates)
             host = HostRoom(now, _NO_LIMITS, ())  # a trace has neither cores nor memory
             starts = place_jobs(order, pool, host, rules, estimates).starts
             for start in starts:
@@ -261,9 +271,13 @@ class _Replay:
             if not starts:
                 return
 
+    def _running(self) -> Iterable[RunningJob]:
+        """The running jobs, as far as the order depends on them."""
+        return self._pool.running_jobs() if self._rules.is_fair else ()
+
     def _first_jobs(
         self, count: int, with_preemptible: bool
-    ) -> dict[int, tuple[tuple[int, int, bool], WaitingJob]]:
+    ) -> dict[int, tuple[_GroupKey, WaitingJob]]:
         return {
             job.id: (key, job)
             for key, jobs in self._groups.items()
@@ -274,7 +288,7 @@ class _Replay:
     def _give_way(self, now: float) -> bool:
         """Stop the preemptible jobs that are in the way of the first job that waits, if any."""
         heads = [job for _, job in self._first_jobs(1, with_preemptible=False).values()]
-        order = sort_jobs(heads, (), now, self._rules, self._profiles.estimates)
+        order = sort_jobs(heads, self._running(), now, self._rules, self._profiles.estimates)
         first = next(order, None)
         if first is None:
             return False

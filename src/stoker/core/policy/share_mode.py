@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stoker.core.model import Device, DeviceState, Request
+from stoker.core.model import MPS, TIME, Device, DeviceState, Request
 
-MPS, TIME = "mps", "time"
 _OPEN = DeviceState()
 
 

@@ -72,11 +72,12 @@ _CUTS = frozenset("/_")
 _HEX = frozenset("0123456789abcdefABCDEF")
 _LETTERS_OF_HASH = str.maketrans("0123456789", "ghijklmnop")
 
-_TO_PATTERN = str.maketrans("23456789", "11111111")
+# Of bytes, which are translated ten times faster than text.
+_TO_PATTERN = bytes.maketrans(b"23456789", b"11111111")
 # By pattern: the positions of the words whose digits are kept in the key.
-_kept: dict[str, tuple[int, ...]] = {}
+_kept: dict[bytes, tuple[int, ...]] = {}
 # By pattern and those words.
-_keys: dict[tuple[str, ...], str] = {}
+_keys: dict[tuple[bytes | str, ...], str] = {}
 
 # By word: its text in the key ("" removes it), and whether it names a size or an amount of work.
 _known: dict[str, tuple[str, bool]] = {}
@@ -93,7 +94,7 @@ def profile_key(argv: tuple[str, ...], shell: bool) -> str:
     text = " ".join(argv[:_TEXT_CHARS])[:_TEXT_CHARS]
     if "'" in text or '"' in text or "\\" in text:
         text = text.replace("'", "").replace('"', "").replace("\\", "")
-    pattern = text.translate(_TO_PATTERN)
+    pattern = text.encode("utf-8", "surrogatepass").translate(_TO_PATTERN)
     words = text.split()
     kept = _kept.get(pattern)
     if kept is not None:

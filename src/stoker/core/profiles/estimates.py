@@ -9,7 +9,6 @@ changes the estimate only a little.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import exp, log
 
 from stoker.core.record import Record
 
@@ -17,7 +16,7 @@ from stoker.core.record import Record
 _MAX_PAST_WEIGHT = 0.9
 _SHORTEST = 1.0  # seconds; differences below that are noise
 # Estimates are used for backfill only if durations are within a factor of 2.
-_MAX_SPREAD = log(2)
+_MAX_SPREAD = 0.693147  # the logarithm of 2
 _MARGIN = 1.5
 _MANY_RUNS = 100
 
@@ -42,11 +41,15 @@ class Estimate(Record):
         """
         if not self.is_steady:
             return None
+        from math import exp  # here, because `stoker submit` does not need it
+
         return _MARGIN * self.seconds * exp(2 * max(self.spread, 0.5 / self.runs))
 
 
 def update_estimate(known: Estimate | None, seconds: float) -> Estimate:
     """Return the estimate after one more successful attempt of `seconds`."""
+    from math import exp, log
+
     if known is None:
         return Estimate(seconds, 0.0, 1)
     past = min(_MAX_PAST_WEIGHT, known.runs / (known.runs + 1))

@@ -6,7 +6,9 @@ context first and load data for a while, so steadiness counts only once the GPU 
 estimate     steady for                                 bytes to reserve for such a job
 -----------  -----------------------------------------  -------------------------------
 none yet     less than PROVISIONAL_SECONDS              -
-provisional  PROVISIONAL_SECONDS                        2 times the memory
+provisional  PROVISIONAL_SECONDS; UNSURE_SECONDS if     2 times the memory
+             others use the GPU and the driver does
+             not say which process computes
 final        FINAL_SECONDS; IDLE_SECONDS if the GPU     the peak plus 10% (`budget`)
              never computed
 """
@@ -17,6 +19,7 @@ from stoker.core.profiles.gpu_memory import budget
 from stoker.core.record import Record
 
 PROVISIONAL_SECONDS = 1.0
+UNSURE_SECONDS = 5.0
 FINAL_SECONDS = 10.0
 IDLE_SECONDS = 30.0
 _PROVISIONAL_FACTOR = 2
@@ -34,6 +37,7 @@ class MemoryTrack(Record):
     level: int  # its memory when it grew last
     steady_since: float
     has_computed: bool = False
+    may_have_computed: bool = False  # the GPU computed, but for which process is not known
 
 
 class LiveEstimate(Record):
@@ -61,26 +65,24 @@ def update_track(
     before: MemoryTrack | None,
     used: int,
     at: float,
-    utilization: float | None,
-    load_at: float | None = None,
+    computes: bool | None,
+    read_at: float | None = None,
 ) -> MemoryTrack:
     """Return the track after one more sample.
 
-    `utilization` of the GPU in percent, if reported, and when it was read (None: at `at`).
+    `computes`: whether the job computed at `read_at` (None: at `at`); None if that is not known.
     """
     if before is None:
-        return MemoryTrack(at, used, used, at, utilization is None)
-    computes = utilization is None or (
-        utilization > 0
-        and (at if load_at is None else load_at) >= before.seen_at + _UTILIZATION_LAG_SECONDS
-    )
+        return MemoryTrack(at, used, used, at)
+    is_own = (at if read_at is None else read_at) >= before.seen_at + _UTILIZATION_LAG_SECONDS
     has_grown = used > before.level * (1 + _GROWTH)
     return MemoryTrack(
         before.seen_at,
         max(before.peak, used),
         used if has_grown else before.level,
         at if has_grown else before.steady_since,
-        before.has_computed or computes,
+        before.has_computed or (is_own and computes is True),
+        before.may_have_computed or (is_own and computes is None),
     )
 
 
@@ -89,6 +91,7 @@ def live_estimate(track: MemoryTrack, now: float) -> LiveEstimate | None:
     steady = now - track.steady_since
     if steady >= (FINAL_SECONDS if track.has_computed else IDLE_SECONDS):
         return LiveEstimate(track.peak, True)
-    if track.has_computed and steady >= PROVISIONAL_SECONDS:
+    least = PROVISIONAL_SECONDS if track.has_computed else UNSURE_SECONDS
+    if (track.has_computed or track.may_have_computed) and steady >= least:
         return LiveEstimate(track.peak, False)
     return None

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from stoker.core.gpus.sample import Sample
 from stoker.core.model import Device, DeviceState, Outcome, Request, RunningJob
 from stoker.core.policy.preemption import OutsideDemand
-from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.daemon.gpus.memory_actions import MemoryAction
 from stoker.devices.leases.lease import Lease, Waiter
 
@@ -39,7 +39,7 @@ class Gpus:
 
     def take_use(self, attempt: int) -> GpuUse:
         """Return and forget the GPU use of an attempt that has ended."""
-        return GpuUse()
+        return NOTHING_SEEN
 
     def memory_learned(self, profile: int, peak: int) -> None:
         """A job of this command profile succeeded with this peak of GPU memory."""

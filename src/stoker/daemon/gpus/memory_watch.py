@@ -1,7 +1,7 @@
 """Watches the GPU memory of jobs with `--gpu-mem auto` while they run.
 
-- A job whose command profile has no estimate is measured (core/profiles/live_memory.py); others of
-  its profile start beside it and are paused until then (core/gpus/measured_group.py).
+- A job whose command profile has no estimate is measured (core/profiles/live_memory.py); others
+  without an estimate start beside it and are paused until then (core/gpus/measured_group.py).
 - The claim of a job that uses more than it reserved follows its use, and its profile is corrected.
 - If a GPU runs out of memory because an estimate was wrong, the youngest of these jobs returns to
   the queue before the others fail.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from stoker.core.formats.sizes import format_size
-from stoker.core.gpus.measured_group import MAX_PAUSE_SECONDS, GroupStep, Member, advance_group
+from stoker.core.gpus.measured_group import MAX_PAUSE_SECONDS, Member, advance_group
 from stoker.core.gpus.occupancy import Occupancy
 from stoker.core.gpus.sample import GpuSample
 from stoker.core.gpus.saturation import is_saturated
@@ -60,6 +60,7 @@ class MemoryWatch:
         self._stopping: set[int] = set()  # attempts that return to the queue and still run
         self._grown: set[int] = set()  # attempts that used more than was reserved for them
         self._closed: dict[int, set[int]] = {}  # device: attempts that get no more followers
+        self._blind: set[int] = set()  # devices whose driver does not show the memory of processes
         self._ended_peaks: dict[int, int] = {}  # profile: peak of a job that ended well
         self._learned: dict[int, MemoryLearned] = {}  # by profile: what was reported last
         self._saturated: dict[int, float] = {}  # device: until when it counts as saturated
@@ -97,39 +98,38 @@ class MemoryWatch:
         jobs = [job for job in live.values() if device.number in job.devices]
         watched = [job for job in jobs if is_watched(job)]
         self._note_load(gpu, device, jobs, occupancy, at)
+        self._note_sight(gpu, device)
         if not watched or not device.memory:
             return []
+        active = self._active(jobs, occupancy)
         for job in watched:
             used = occupancy.ours.get(job.attempt, 0)
             if used or job.attempt in self._tracks:
                 track = self._tracks.get(job.attempt)
-                self._tracks[job.attempt] = update_track(
-                    track, used, at, gpu.utilisation, gpu.load_at
-                )
+                is_alone = all(one is job for one in active) and not occupancy.has_other_processes
+                computes = _computes(job, gpu, occupancy, is_alone)
+                self._tracks[job.attempt] = update_track(track, used, at, computes, gpu.load_at)
         is_full = _is_full(gpu)
         actions = list(self._follow_claims(watched, device, occupancy, at))
-        groups: dict[int, list[RunningJob]] = {}
-        for job in watched:
-            if is_measured(job.request):
-                groups.setdefault(job.profile, []).append(job)
-        for profile, members in groups.items():
-            if len(members) > 1 and self._is_blind(gpu, members, occupancy):
-                actions += self._end_group(members, device)
-                continue
-            others = [job for job in jobs if job not in members]
+        group = [job for job in watched if is_measured(job.request)]
+        if len(group) > 1 and self._is_blind(device, group, occupancy):
+            actions += self._end_group(group, device)
+        elif group:
+            others = [job for job in jobs if job not in group]
             room = _room_beside(device, occupancy, others)
-            actions += self._advance(profile, members, device, occupancy, room, is_full, at)
+            actions += self._advance(group, device, occupancy, room, is_full, at)
         if is_full and not any(isinstance(one, RequeueJob) for one in actions):
             actions += self._make_room(watched, jobs, device, occupancy)
         return actions
 
     def takes_followers(self, device: int, live: Mapping[int, RunningJob]) -> bool:
         """Whether jobs may start beside one that is being measured on the device."""
-        if device in self._closed:
+        if device in self._closed or device in self._blind:
             return False
-        measured = [j for j in live.values() if device in j.devices and is_measured(j.request)]
         # Without the lease of the first (this daemon is not the one that took it), none can join.
-        return all(self._leases.has(device, job.profile) for job in measured)
+        return self._leases.is_open(device) or not any(
+            device in job.devices and is_measured(job.request) for job in live.values()
+        )
 
     def is_saturated(self, device: int) -> bool:
         """Whether one job alone uses all of the GPU's compute power."""
@@ -144,9 +144,7 @@ class MemoryWatch:
         at: float,
     ) -> None:
         """Note a GPU that one job saturates. With several jobs, utilization says nothing."""
-        active = [
-            job for job in jobs if job.attempt in occupancy.ours and job.attempt not in self._paused
-        ]
+        active = self._active(jobs, occupancy)
         if len(active) != 1:
             self._saturated.pop(device.number, None)
             return
@@ -157,6 +155,18 @@ class MemoryWatch:
             self._saturated[device.number] = at + _SATURATED_SECONDS
         elif at > self._saturated.get(device.number, 0.0):
             self._saturated.pop(device.number, None)
+
+    def _active(self, jobs: list[RunningJob], occupancy: Occupancy) -> list[RunningJob]:
+        """The jobs that may be computing on their GPU."""
+        return [
+            job for job in jobs if job.attempt in occupancy.ours and job.attempt not in self._paused
+        ]
+
+    def _note_sight(self, gpu: GpuSample, device: Device) -> None:
+        if any(process.memory is None for process in gpu.processes if process.compute):
+            self._blind.add(device.number)
+        else:
+            self._blind.discard(device.number)
 
     def learned(self, profile: int, peak: int) -> None:
         """A job of the profile ended well: its followers need no measurement."""
@@ -170,7 +180,6 @@ class MemoryWatch:
 
     def _advance(
         self,
-        profile: int,
         jobs: list[RunningJob],
         device: Device,
         occupancy: Occupancy,
@@ -179,51 +188,62 @@ class MemoryWatch:
         at: float,
     ) -> Iterator[MemoryAction]:
         members = [self._member(job, occupancy) for job in jobs]
-        estimate = self._estimate(profile, members, at)
+        estimates = self._estimates(members, at)
         step = advance_group(
             members,
-            estimate,
+            estimates,
             room,
+            capacity(device) // device.slots,
             at,
             is_full=is_full and len(members) > 1,
             is_saturated=device.number in self._saturated,
         )
-        if not step.is_resolved and (len(jobs) > 1 or step.leader is not None):
+        is_open = any(one.profile not in step.resolved for one in members)
+        if is_open and (len(jobs) > 1 or step.leader is not None):
             self.is_pending = True
-        ids = {job.attempt: job.id for job in jobs}
+        by_attempt = {job.attempt: job for job in jobs}
         for attempt in step.pause:
             self._paused[attempt] = at
-            leader = ids.get(step.leader or 0)
+            leader = by_attempt[step.leader or 0].id
             yield PauseJob(attempt, f"until the GPU memory of job {leader} is known")
         for attempt in step.release:
             self._released.add(attempt)
             if self._paused.pop(attempt, None) is not None:
                 # Its memory was steady only because it was paused.
                 self._tracks[attempt] = self._tracks[attempt]._replace(
-                    seen_at=at, steady_since=at, has_computed=False
+                    seen_at=at, steady_since=at, has_computed=False, may_have_computed=False
                 )
                 yield ContinueJob(attempt)
         for attempt in step.requeue:
             self._stopping.add(attempt)
             was_released = attempt in self._released
-            yield RequeueJob(attempt, _why(step, estimate, is_full), not was_released)
-        if step.requeue and not step.is_resolved:
+            profile = by_attempt[attempt].profile
+            estimate = estimates.get(profile) if profile in step.resolved else None
+            yield RequeueJob(attempt, _why(estimate, is_full), not was_released)
+        if step.requeue and is_open:
             self._closed[device.number] = {job.attempt for job in jobs}
-        if estimate is not None:
+        for profile, estimate in estimates.items():
             if estimate.is_final:
                 yield from self._learn(MemoryLearned(profile, estimate.peak))
             elif estimate.claim <= capacity(device):
                 yield from self._learn(MemoryLearned(profile, estimate.peak, estimate.claim))
-            if step.is_resolved:
-                yield from self._resolve(profile, jobs, device, estimate)
+        claims = {
+            job.attempt: min(estimates[job.profile].claim, capacity(device))
+            for job in jobs
+            if job.profile in step.resolved and job.attempt not in self._stopping
+        }
+        # While others are being measured, the lease of the group stays as it is.
+        if claims and self._leases.resolve(device.number, claims, is_last=not is_open):
+            for attempt, memory in claims.items():
+                yield SetClaim(attempt, memory)
 
-    def _is_blind(self, gpu: GpuSample, jobs: list[RunningJob], occupancy: Occupancy) -> bool:
+    def _is_blind(self, device: Device, jobs: list[RunningJob], occupancy: Occupancy) -> bool:
         """Whether the memory of the jobs cannot be seen, so that followers cannot be paused.
 
         Some drivers do not report the memory of processes, and in some containers they list other
         PIDs. The processes of the jobs then look like those of others.
         """
-        if any(process.memory is None for process in gpu.processes if process.compute):
+        if device.number in self._blind:
             return True
         is_seen = any(job.attempt in self._tracks for job in jobs)
         return not is_seen and occupancy.has_other_processes
@@ -242,6 +262,7 @@ class MemoryWatch:
         track = self._tracks.get(job.attempt)
         return Member(
             job.attempt,
+            job.profile,
             None if track is None else track.seen_at,
             occupancy.ours.get(job.attempt, 0),
             self._paused.get(job.attempt),
@@ -249,27 +270,23 @@ class MemoryWatch:
             job.attempt in self._stopping,
         )
 
-    def _estimate(self, profile: int, members: list[Member], at: float) -> LiveEstimate | None:
-        """The estimate for the members of a group: from the job that was steady for longest."""
-        if profile in self._ended_peaks:
-            return LiveEstimate(self._ended_peaks[profile], True)
+    def _estimates(self, members: list[Member], at: float) -> dict[int, LiveEstimate]:
+        """The estimate of each profile of a group: from the job that was steady for longest."""
         running = [one for one in members if one.paused_since is None and not one.is_stopping]
-        tracks = [self._tracks[one.attempt] for one in running if one.attempt in self._tracks]
-        found = [one for track in tracks if (one := live_estimate(track, at)) is not None]
-        if not found:
-            return None
-        peak = max(track.peak for track in tracks)
-        return LiveEstimate(peak, any(one.is_final for one in found))
-
-    def _resolve(
-        self, profile: int, jobs: list[RunningJob], device: Device, estimate: LiveEstimate
-    ) -> Iterator[MemoryAction]:
-        """Give each member its own claim; the lease of the group shrinks to their sum."""
-        left = [job.attempt for job in jobs if job.attempt not in self._stopping]
-        claims = dict.fromkeys(left, min(estimate.claim, capacity(device)))
-        if claims and self._leases.resolve(device.number, profile, claims):
-            for attempt, memory in claims.items():
-                yield SetClaim(attempt, memory)
+        estimates = {}
+        for profile in {one.profile for one in members}:
+            tracks = [
+                self._tracks[one.attempt]
+                for one in running
+                if one.profile == profile and one.attempt in self._tracks
+            ]
+            found = [one for track in tracks if (one := live_estimate(track, at)) is not None]
+            if profile in self._ended_peaks:
+                estimates[profile] = LiveEstimate(self._ended_peaks[profile], True)
+            elif found:
+                peak = max(track.peak for track in tracks)
+                estimates[profile] = LiveEstimate(peak, any(one.is_final for one in found))
+        return estimates
 
     # -- jobs with a claim ---------------------------------------------------------------------
 
@@ -331,14 +348,27 @@ class MemoryWatch:
         youngest = max(leaving, key=lambda job: job.attempt)
         self._stopping.add(youngest.attempt)
         yield RequeueJob(youngest.attempt, "the memory of its GPU ran out beside other jobs", False)
+        used = occupancy.ours.get(youngest.attempt, 0)
+        if is_measured(youngest.request) and used:  # or it would start in the same place again
+            provisional = min(capacity(device), budget_provisionally(used))
+            yield from self._learn(MemoryLearned(youngest.profile, used, provisional))
 
 
-def _why(step: GroupStep, estimate: LiveEstimate | None, is_full: bool) -> str:
-    if estimate is not None and step.is_resolved:
+def _why(estimate: LiveEstimate | None, is_full: bool) -> str:
+    if estimate is not None:
         return f"a job of its kind needs {format_size(estimate.claim)}, and its GPU has no room"
     if is_full:
         return "the memory of its GPU ran out beside other jobs"
     return f"the GPU memory of its kind of job was not known after {MAX_PAUSE_SECONDS:.0f} s"
+
+
+def _computes(job: RunningJob, gpu: GpuSample, occupancy: Occupancy, is_alone: bool) -> bool | None:
+    """Whether a job computes on its GPU; None if that is not known."""
+    if occupancy.computing is not None and job.attempt in occupancy.computing:
+        return True
+    if is_alone:
+        return gpu.utilisation is None or gpu.utilisation > 0
+    return None if occupancy.computing is None else False
 
 
 def _is_full(gpu: GpuSample) -> bool:

@@ -10,13 +10,13 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 
+from stoker.core.gpus.measured_group import LEAST_PART
 from stoker.core.gpus.occupancy import Occupancy, device_state, occupancy_of
 from stoker.core.gpus.sample import GpuSample, Sample
-from stoker.core.model import Device, DeviceState, Outcome, Request, RunningJob
+from stoker.core.model import MPS, Device, DeviceState, Outcome, Request, RunningJob
 from stoker.core.policy.eligible import is_named
-from stoker.core.policy.placement import amount_of, capacity
+from stoker.core.policy.placement import amount_of, capacity, is_measured
 from stoker.core.policy.preemption import OutsideDemand
-from stoker.core.policy.share_mode import MPS
 from stoker.core.record import Record
 from stoker.daemon.gpus.gpu_file import NOT_NAMED
 from stoker.daemon.gpus.gpu_usage import GpuUse, UsageMeters
@@ -419,10 +419,7 @@ class MonitoredGpus(ChangingGpus):
                 return waited_lease
             if {one.uuid for one in wanted} & {one.uuid for one in claims}:
                 self._release_waited_lease()  # our own lease would block the new one
-        unleased = {  # memory of other processes without a lease, by UUID
-            d.uuid: self.states[d.number].unreserved_bytes - self._occupancy[d.number].leased
-            for d in self._devices(devices)
-        }
+        unleased = {d.uuid: self._unleased(d) for d in self._devices(devices)}
         try:
             lease = try_take(claims, unleased)
             if lease is None:
@@ -473,6 +470,8 @@ class MonitoredGpus(ChangingGpus):
             if device.uuid in self._inherited_uuids:
                 continue
             amount = amount_of(request, device)
+            if is_measured(request):
+                amount = self._left_for(device, amount)
             whole = amount >= capacity(device)
             claims.append(
                 DeviceClaim(
@@ -484,6 +483,21 @@ class MonitoredGpus(ChangingGpus):
                 )
             )
         return claims
+
+    def _left_for(self, device: Device, slot: int) -> int:
+        """The part of a slot that other leases leave for a job that is being measured."""
+        try:
+            held = holders([(device.uuid, device.pci, device.slice_of is not None)])
+        except Error:
+            return slot  # taking the lease will fail, too
+        taken = sum(capacity(device) if one.amount is None else one.amount for one in held)
+        left = min(slot, capacity(device) - taken - self._unleased(device))
+        return left if held and left >= slot * LEAST_PART else slot
+
+    def _unleased(self, device: Device) -> int:
+        """The memory of other processes without a lease."""
+        number = device.number
+        return self.states[number].unreserved_bytes - self._occupancy[number].leased
 
     def _devices(self, numbers: tuple[int, ...]) -> list[Device]:
         return [device for device in self.devices if device.number in numbers]

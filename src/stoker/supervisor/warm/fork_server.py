@@ -3,17 +3,15 @@
     python [FLAGS] fork_server.py DESCRIPTOR PADDING
 
 It is executed by the interpreter of the jobs, any Python 3.9 or later, in which Stoker may not be
-installed. So this file imports only the standard library, and nothing else may import it.
+installed. So this file imports only the standard library and loads the two beside it: forked_job.py
+turns a forked process into the job, and forked_exit.py ends it.
 
 DESCRIPTOR is a stream socket to the parent of the jobs (fork_servers.py), which sends JSON:
 
     ["prepare", {...}]  import modules; answered by `ready` or `unfit`
     ["fork", {...}]     start a job; its descriptors come with the message
 
-A job is forked twice, so that it becomes a child of the subreaper that started this server. It
-changes its folder, session, tag and descriptors, reports its PID through its own control socket and
-waits there for `go`. If the socket is closed instead, nothing has been executed, and the process
-ends with the signal ABANDONED, which no program uses.
+A job is forked twice, so that it becomes a child of the subreaper that started this server.
 """
 
 from __future__ import annotations
@@ -29,8 +27,6 @@ import builtins  # noqa: E402
 import gc  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import resource  # noqa: E402
-import signal  # noqa: E402
 import socket  # noqa: E402
 import time  # noqa: E402
 import warnings  # noqa: E402
@@ -38,57 +34,28 @@ import warnings  # noqa: E402
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from types import TracebackType
-    from typing import Any, NoReturn
+    from typing import Any
 
-ABANDONED = 61
-_passes: dict[str, int] = {}  # of failpoints
-_RLIMIT_LOCKS = 10
-_HIGH_DESCRIPTOR = 200  # a job finds the same low numbers free as in a cold start
+    from stoker.supervisor.warm import forked_exit, forked_job
+
+
+def _load(name: str) -> Any:
+    """Load a file beside this one. It gets no entry in sys.modules: it would hide a user's."""
+    path = os.path.join(os.path.dirname(__file__), name + ".py")
+    module = type(sys)(name)
+    module.__file__ = path
+    with open(path, "rb") as file:
+        exec(compile(file.read(), path, "exec", 0, True), module.__dict__)
+    return module
+
+
+if not TYPE_CHECKING:
+    forked_job = _load("forked_job")
+    forked_exit = _load("forked_exit")
+
 _MAX_OUTPUT = 1 << 16
-_MAX_MODULES = 400
 _DEVICE_FILES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
 _INSTALLED = ("site-packages", "dist-packages")
-
-
-class Job:
-    """A request to start a job, in the process that becomes it."""
-
-    def __init__(self, fields: dict[str, Any], descriptors: list[int]) -> None:
-        self.argv = [_system(word) for word in fields["argv"]]
-        self.env = {_system(key): _system(value) for key, value in fields["env"]}
-        self.cwd = _system(fields["cwd"])
-        self.umask = fields["umask"]
-        self.tag = fields["tag"]
-        self.kind = fields["kind"]  # script, module or code
-        self.program = os.fsdecode(_system(fields["program"]))
-        self.arguments = [os.fsdecode(_system(word)) for word in fields["arguments"]]
-        self.learns = fields["learns"]
-        self.files = descriptors[:3]
-        self.control = descriptors[3]
-        self.leases = descriptors[4:]
-
-
-def _system(text: str) -> bytes:
-    """Bytes of the system, which JSON has as one character for each byte."""
-    return text.encode("latin-1")
-
-
-def _failpoint(name: str) -> None:
-    """Kill this process for a test, as stoker.testing.failpoints does."""
-    active, _, count = os.environ.get("STOKER_FAILPOINT", "").partition(":")
-    if active != name:
-        return
-    _passes[name] = _passes.get(name, 0) + 1
-    if _passes[name] != int(count or 1):
-        return
-    once = os.environ.get("STOKER_FAILPOINT_ONCE")
-    if once:
-        try:
-            os.unlink(once)
-        except FileNotFoundError:
-            return
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 # -- the server ----------------------------------------------------------------------------------
@@ -104,9 +71,10 @@ class Server:
         self._files: dict[str, object] = {}  # marks of the source files that were imported
         self.output: tuple[bytes, ...] = (b"", b"")  # what the imports printed
         self.first_path: str | None = None  # sys.path[0] during the imports
+        self.open_files: list[object] = []  # of the imported modules
         self._captured = _capture_output()
 
-    def serve(self) -> Job | None:
+    def serve(self) -> forked_job.Job | None:
         """Handle requests. Returns the Job in the process of a job; a server returns None."""
         self._send("hello", {"protocol": 2, "release": None})
         while True:
@@ -156,8 +124,10 @@ class Server:
 
     def _prepare(self, fields: dict[str, Any]) -> None:
         """Import modules, then report whether this process may be forked."""
-        _failpoint("server.before_imports")
-        self.first_path = first_path(fields["kind"], os.fsdecode(_system(fields["program"])))
+        forked_job.failpoint("server.before_imports")
+        self.first_path = forked_job.first_path(
+            fields["kind"], os.fsdecode(forked_job.system_bytes(fields["program"]))
+        )
         if self.first_path is not None:
             sys.path.insert(0, self.first_path)
         with _RandomStates() as states:
@@ -176,13 +146,14 @@ class Server:
                     return
         self.output = _collected_output(self._captured)
         gc.collect()
+        self.open_files = forked_exit.open_files()
         gc.freeze()  # collections in jobs do not write to, and so copy, these objects
         reason = _why_unfit()
         if reason is not None:
             self._send("unfit", {"why": reason})
             return
         self._files = _marks(_source_files())
-        _failpoint("server.before_ready")
+        forked_job.failpoint("server.before_ready")
         self._send("ready", {})
 
     def _is_stale(self) -> bool:
@@ -191,9 +162,9 @@ class Server:
 
     # -- jobs ------------------------------------------------------------------------------------
 
-    def _fork(self, fields: dict[str, Any], descriptors: list[int]) -> Job | None:
+    def _fork(self, fields: dict[str, Any], descriptors: list[int]) -> forked_job.Job | None:
         """Start a job; returns it in its own process and None in the server."""
-        _failpoint("server.before_fork")
+        forked_job.failpoint("server.before_fork")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # libraries that stop their threads before a fork
             try:
@@ -213,12 +184,12 @@ class Server:
                 os.waitpid(middle, 0)
             for descriptor in descriptors:
                 os.close(descriptor)
-            _failpoint("server.after_fork")
+            forked_job.failpoint("server.after_fork")
             return None
         while os.getppid() == own:  # until the subreaper is our parent
             time.sleep(0.0002)
         self._channel.close()
-        return Job(fields, descriptors)
+        return forked_job.Job(fields, descriptors)
 
 
 class _RandomStates:
@@ -398,252 +369,16 @@ def _marks(paths: Iterable[str]) -> dict[str, object]:
     return found
 
 
-# -- a job ---------------------------------------------------------------------------------------
-
-
-def first_path(kind: str, program: str) -> str | None:
-    """sys.path[0] of a program; None if the interpreter's flags exclude it."""
-    if sys.flags.isolated or getattr(sys.flags, "safe_path", False):
-        return None
-    if kind == "module":
-        return os.getcwd()
-    return os.path.dirname(os.path.realpath(program)) if kind == "script" else ""
-
-
-def _begin(job: Job) -> tuple[socket.socket, str | None]:
-    """Become the job, as a cold start would: session, tag, folder, files. Returns at `go`."""
-    control = socket.socket(fileno=job.control)
-    try:
-        os.setsid()
-        try:
-            hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
-            resource.setrlimit(_RLIMIT_LOCKS, (job.tag, hard))
-        except (ValueError, OSError):
-            pass  # as in process_tags.set_tag
-        signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        os.umask(job.umask)
-        os.chdir(job.cwd)
-        for number, descriptor in enumerate(job.files):
-            os.dup2(descriptor, number)
-        for descriptor in job.files:
-            os.close(descriptor)
-        for descriptor in job.leases:
-            os.set_inheritable(descriptor, True)
-        cold = _why_cold(job)
-        control = _moved_up(control)
-        control.sendall(json.dumps({"pid": os.getpid(), "cold": cold}).encode())
-        _failpoint("job.before_go")
-        if control.recv(16) == b"go":
-            return control, cold
-    except OSError:
-        pass  # a cold start reports it
-    _abandon()
-
-
-def _abandon() -> NoReturn:
-    signal.signal(ABANDONED, signal.SIG_DFL)
-    os.kill(os.getpid(), ABANDONED)
-    os._exit(126)
-
-
-def _moved_up(control: socket.socket) -> socket.socket:
-    import fcntl
-
-    try:
-        number = fcntl.fcntl(control.fileno(), fcntl.F_DUPFD_CLOEXEC, _HIGH_DESCRIPTOR)
-    except OSError:
-        return control
-    control.close()
-    return socket.socket(fileno=number)
-
-
-def _why_cold(job: Job) -> str | None:
-    """Why this process must execute the interpreter after all; None if it can run the program."""
-    if job.kind == "script":
-        if not os.path.isfile(job.program) or job.program.endswith(".pyc"):
-            return f"`{job.program}` is not a Python source file"
-        with open(job.program, "rb") as file:
-            if file.read(4) == b"PK\x03\x04":
-                return f"`{job.program}` is a zip file"
-    folder = first_path(job.kind, job.program)
-    if folder is None:
-        return None
-    hidden = _hidden_module(folder or ".")
-    return None if hidden is None else f"`{hidden[0]}` hides the module `{hidden[1]}`"
-
-
-def _hidden_module(folder: str) -> tuple[str, str] | None:
-    """(file, module) of a file in the program's folder that hides an imported module."""
-    for name in os.listdir(folder):
-        stem, dot, _ = name.partition(".")
-        if stem in _AT_START or stem not in sys.modules or name == "__pycache__":
-            continue
-        path = os.path.join(folder, name)
-        if dot and not name.endswith((".py", ".so")):
-            continue
-        if not dot and not os.path.isfile(os.path.join(path, "__init__.py")):
-            continue
-        loaded = getattr(sys.modules[stem], "__file__", None) or ""
-        if not os.path.realpath(loaded).startswith(os.path.realpath(folder) + os.sep):
-            return path, stem
-    return None
-
-
-def _retitle(argv: list[bytes]) -> None:
-    """Show the job's arguments in `ps`: overwrite those of the server in memory."""
-    try:
-        with open("/proc/self/stat", "rb") as file:
-            words = file.read().rpartition(b")")[2].split()
-        start, end = int(words[45]), int(words[46])
-        title = b"\0".join(argv)[: end - start - 1]
-        with open("/proc/self/mem", "r+b", buffering=0) as memory:
-            memory.seek(start)
-            memory.write(title.ljust(end - start, b"\0"))
-    except (OSError, ValueError, IndexError):
-        pass
-
-
-def _set_environment(env: dict[bytes, bytes]) -> None:
-    os.environ.clear()
-    for key, value in env.items():
-        try:
-            os.environb[key] = value
-        except (OSError, ValueError):
-            pass  # a name that setenv refuses, such as an empty one
-
-
-def _renew_process_state() -> None:
-    """Give this process what every process has for itself: seeds, keys, caches."""
-    numpy = sys.modules.get("numpy")
-    if "numpy.random" in sys.modules and numpy is not None:
-        numpy.random.seed()
-    torch = sys.modules.get("torch.random")
-    if torch is not None:
-        torch.default_generator.seed()
-    process = sys.modules.get("multiprocessing.process")
-    if process is not None:
-        process.current_process().authkey = os.urandom(32)
-    importlib = sys.modules.get("importlib")
-    if importlib is not None and hasattr(importlib, "invalidate_caches"):
-        importlib.invalidate_caches()
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and stream.isatty():
-            stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-
-
-def _report_modules(control: socket.socket, identity: tuple[int, int, int]) -> None:
-    """At exit: send the installed modules that the program imported."""
-    if os.getpid() != identity[0]:
-        return
-    try:
-        status = os.fstat(control.fileno())
-        if (status.st_dev, status.st_ino) != identity[1:]:
-            return  # the program closed our descriptor, and the number has another meaning now
-        names = _installed_modules()
-        control.setblocking(False)
-        control.sendall(json.dumps({"modules": names}).encode())
-    except (OSError, ValueError):
-        pass
-
-
-def _installed_modules() -> list[str]:
-    names = []
-    for name, module in list(sys.modules.items()):
-        path = getattr(module, "__file__", None)
-        if name in _AT_START or not isinstance(path, str) or name.count(".") > 1:
-            continue
-        if any(part in path for part in _INSTALLED) and name.replace(".", "_").isidentifier():
-            names.append(name)
-    return names[:_MAX_MODULES]
-
-
-def _new_main() -> dict[str, Any]:
-    """A fresh `__main__`, as the interpreter makes it."""
-    main = type(sys)("__main__")
-    main.__dict__["__builtins__"] = builtins
-    if sys.version_info < (3, 14):
-        main.__dict__.update(__annotations__={})
-    sys.modules["__main__"] = main
-    return main.__dict__
-
-
-def _without_our_frames(trace: TracebackType | None) -> TracebackType | None:
-    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-        trace = trace.tb_next
-    return trace
-
-
-def _run(job: Job) -> None:
-    """Run the program in `__main__`; what it raises is shown without the frames of this file."""
-    space = _new_main()
-    try:
-        if job.kind == "module":
-            import runpy
-
-            sys.argv = ["-m", *job.arguments]
-            runpy._run_module_as_main(job.program)  # type: ignore[attr-defined]
-            return
-        if job.kind == "code":
-            sys.argv = ["-c", *job.arguments]
-            space["__loader__"] = sys.modules["_frozen_importlib"].BuiltinImporter
-            exec(compile(job.program, "<string>", "exec", 0, True), space)
-            return
-        sys.argv = [job.program, *job.arguments]
-        path = job.program
-        if not os.path.isabs(path):
-            path = os.path.join(os.getcwd(), path)
-        loader = sys.modules["_frozen_importlib_external"]
-        space.update(
-            __file__=path, __cached__=None, __loader__=loader.SourceFileLoader("__main__", path)
-        )
-        with open(path, "rb") as file:
-            source = file.read()
-        exec(compile(source, path, "exec", 0, True), space)
-    except SystemExit:
-        raise
-    except BaseException:
-        shown: Any = sys.excepthook
-
-        def show(kind: Any, error: Any, trace: Any) -> None:
-            trace = _without_our_frames(trace)
-            if error is not None:
-                error.__traceback__ = trace
-            shown(kind, error, trace)
-
-        sys.excepthook = show
-        raise
-
-
 def main() -> None:
     server = Server(int(sys.argv[1]))
     job = server.serve()
     if job is None:
         os._exit(0)
-    control, cold = _begin(job)
-    _set_environment(job.env)
-    if cold is not None:
-        os.execvpe(job.argv[0], job.argv, job.env)
-    _retitle(job.argv)
-    if hasattr(sys, "orig_argv"):
-        sys.orig_argv = [os.fsdecode(word) for word in job.argv]
-    folder = first_path(job.kind, job.program)
-    if folder is not None:
-        if sys.path and sys.path[0] == server.first_path:
-            sys.path[0] = folder
-        else:
-            sys.path.insert(0, folder)
-    _renew_process_state()
-    for number, text in enumerate(server.output, 1):
-        if text:
-            os.write(number, text)
-    if job.learns:
-        import atexit
-
-        status = os.fstat(control.fileno())
-        atexit.register(_report_modules, control, (os.getpid(), status.st_dev, status.st_ino))
-    else:
-        control.close()
-    _run(job)
+    forked_job.begin(job, server.first_path, server.output, _AT_START)
+    status = forked_job.run(job, (__file__, forked_job.__file__))
+    if status is not None:
+        forked_exit.exit_quickly(status, server.open_files, _AT_START)
+        sys.exit(status)
 
 
 if __name__ == "__main__":

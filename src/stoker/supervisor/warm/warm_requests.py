@@ -27,6 +27,15 @@ def warm_request(order: Order, context: Context, env: Environment, tag: int) -> 
     command = parse_python(argv)
     if isinstance(command, str):
         return command
+    if order.activation:
+        from stoker.supervisor.environments.activate import warm_environment
+
+        found = warm_environment(order, env)
+        if isinstance(found, str):
+            return found
+        env, folder = found
+        if "/" not in command.python:
+            command = command._replace(python=os.path.join(folder, command.python))
     named = split_modules(order.warm or "")
     return WarmRequest(
         attempt=order.attempt,

@@ -1,0 +1,39 @@
+"""What a command is about to do: `--dry-run` shows it, and on a terminal the user is asked."""
+
+from __future__ import annotations
+
+import sys
+
+from stoker.cli.output import notice, print_json
+from stoker.core.formats.command_line import Option, Parsed
+
+YES = Option("-y --yes", "do not ask for confirmation (only asked on a terminal)")
+DRY_RUN = Option("--dry-run", "show what would be done, and do nothing")
+
+
+def print_plan(parsed: Parsed, text: str, **content: object) -> int:
+    """Print what a command would do (`--dry-run`), as text or as JSON. Returns the exit code 0."""
+    if parsed["json"]:
+        print_json(**content)
+    else:
+        print(f"{text} (--dry-run)")
+    return 0
+
+
+def print_kept(folders: list[str]) -> None:
+    """Print where the files are that removed jobs created in their snapshots."""
+    for folder in folders:
+        notice(f"kept files that jobs created in their snapshot: {folder}")
+
+
+def is_confirmed(parsed: Parsed, question: str, unchanged: str) -> bool:
+    """Ask for confirmation on a terminal; scripts are not asked. `unchanged`: the reply to no."""
+    if parsed["yes"] or parsed["json"]:
+        return True
+    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+        return True
+    notice(f"{question}? [y/N] ", end="")
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    notice(unchanged)
+    return False

@@ -1,0 +1,266 @@
+"""Runs `stoker results`: find the reports, sort, filter, group, print or export them."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from stoker.cli.open_queue import at_end, open_queue
+from stoker.cli.output import notice, plural, print_json, table
+from stoker.client.reports import JobFiles, Reported
+from stoker.client.run_selection import RunSelector, Selection
+from stoker.core.formats.command_line import Parsed
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.terminal import printable
+from stoker.core.record import Record
+from stoker.errors import NotFound, UsageError
+from stoker.results import export
+from stoker.results.table import (
+    Columns,
+    Row,
+    Table,
+    columns,
+    grouped,
+    select_columns,
+    select_from_table,
+    sort,
+    sort_lines,
+    where,
+)
+from stoker.store import job_queries, sweeps
+from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.sweeps.spec import Metric
+
+
+def run(parsed: Parsed) -> int:
+    found = find_selection(parsed.words, "results")
+    selection = found.selection
+    if parsed["compare"]:
+        from stoker.cli.compare_command import print_comparison
+
+        return print_comparison(found.db, selection, parsed)
+    rows = selection.rows_of(selection.runs)
+    if not rows:
+        raise NotFound("there are no trials yet", "list the sweeps with: stoker sweep ls")
+    metric = chosen_metric(parsed["metric"], selection)
+    known = Columns(rows)  # of all rows, so that a filter hides no column
+    chosen = columns(rows, constants=bool(parsed["all"]))
+    for text in parsed["where"] or ():
+        rows = where(rows, text, known)
+    if parsed["group"] is not None:
+        return _print_groups(rows, known, parsed, metric)
+    if parsed["best"] is not None:
+        if metric is None:
+            raise UsageError("`--best` needs a metric", "add --metric val_loss or --metric acc:max")
+        name = f"metric.{metric.name}"  # a parameter may have the same name
+        rows = sort(rows, name, metric.goal == "max", known)[: parsed["best"]]
+    if parsed["sort"] is not None:
+        rows = sort(rows, parsed["sort"], known=known)
+    if parsed["limit"]:
+        rows = rows[: parsed["limit"]]
+    if parsed["columns"] is not None:
+        chosen = _listed(parsed["columns"])
+    content = select_columns(rows, chosen, known)
+    if not _written(content, parsed):
+        if parsed["json"]:
+            print_json(rows=export.records(content))
+        else:
+            print_table(content)
+    if not parsed["json"]:
+        _warn_about_bad_reports([run.reported for run in selection.runs])
+    return 0
+
+
+def _listed(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",")]
+
+
+class Found(Record):
+    """Selected runs, and the queue or log folder that has them."""
+
+    db: Database
+    files: JobFiles
+    selection: Selection
+
+
+def find_selection(words: list[str], verb: str) -> Found:
+    """Find the sweeps, trials, jobs or log folder given on the command line, with their reports.
+
+    `verb`: the command, for hints. Raises NotFound or UsageError if there is none.
+    """
+    if not words:
+        queue = open_queue()
+        newest = sweeps.all_sweeps(queue.db)
+        if not newest:
+            raise UsageError("there are no sweeps yet", f"for jobs: stoker {verb} 3-9")
+        words = [newest[-1].name]
+        notice(
+            f"sweep {words[0]}, the newest of {len(newest)}" if newest[1:] else f"sweep {words[0]}"
+        )
+    if len(words) == 1 and os.path.isfile(os.path.join(words[0], FILE_NAME)):
+        folder = os.path.abspath(words[0])
+        db = open_database(folder)
+        at_end(db.close)
+        files = JobFiles(folder, is_run=True)
+        return Found(db, files, _of_folder(db, RunSelector(db, files)))
+    queue = open_queue()
+    files = JobFiles(queue.settings.state_dir)
+    selector = RunSelector(queue.db, files)
+    if all(_is_of_sweep(queue.db, word) for word in words):
+        return Found(queue.db, files, selector.select(words))
+    parts = [
+        part for word in words
+        for part in (word.split(",") if not word.startswith("name:") else [word])
+    ]  # fmt: skip
+    try:
+        return Found(queue.db, files, selector.select(parts))
+    except NotFound as error:
+        if len(words) == 1 and words[0].isascii() and not words[0][:1].isdigit():
+            name = words[0].removeprefix("sweep:")
+            raise NotFound(
+                f"`{name}` is not a sweep, job or log folder", sweeps.near_name(queue.db, name)
+            ) from None
+        raise error
+
+
+def _is_of_sweep(db: Database, word: str) -> bool:
+    return sweeps.by_name(db, word.removeprefix("sweep:").partition("/")[0]) is not None
+
+
+def _of_folder(db: Database, selector: RunSelector) -> Selection:
+    found = sweeps.all_sweeps(db)
+    if found:
+        return selector.select([found[0].name])
+    jobs = job_queries.jobs_in_states(db, ("done", "failed", "cancelled", "lost", "running"), 10**6)
+    return selector.jobs([job.id for job in jobs])
+
+
+def chosen_metric(text: str | None, selection: Selection) -> Metric | None:
+    """The requested metric, or that of the first sweep that has one."""
+    from stoker.sweeps.spec import read_metric
+
+    if text is None:
+        return selection.own_metrics[0] if selection.own_metrics else None
+    goals = {metric.name: metric.goal for metric in selection.own_metrics}
+    return read_metric(text, goals.get(text, "min"))
+
+
+def _written(content: Table, parsed: Parsed) -> bool:
+    """Write the table if an export format was requested; return whether it was."""
+    form, path = _form(parsed)
+    if form is None:
+        return False
+    data = export.export(content, form)
+    if path is None:
+        write_stdout(data)
+        return True
+    write_export(path, data, parsed)
+    notice(f"wrote {plural(len(content.lines), 'row')} to {printable(path)}")
+    return True
+
+
+def write_export(path: str, data: bytes, parsed: Parsed) -> None:
+    """Write a file, or stdout for a file of another machine. Raises UsageError."""
+    if parsed["to_stdout"]:
+        write_stdout(data)
+        return
+    try:
+        with open(path, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise UsageError(f"cannot write `{path}`: {error.strerror}") from None
+
+
+def write_stdout(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
+def print_table(content: Table) -> None:
+    """Print a table for people: durations instead of seconds, short numbers."""
+    header, lines = export.text_table(content)
+    if "seconds" in header:
+        at = header.index("seconds")
+        header = (*header[:at], "time", *header[at + 1 :])
+        lines = [
+            (*line[:at], _time(row[at]), *line[at + 1 :])
+            for line, row in zip(lines, content.lines, strict=True)
+        ]
+    state = header.index("state") if "state" in header else -1
+    print(
+        table(
+            tuple(name.upper() if name in _FIXED else name for name in header), lines, state=state
+        )
+    )
+
+
+_FIXED = ("trial", "job", "state", "time")
+
+
+def _time(seconds: object) -> str:
+    return format_duration(seconds) if isinstance(seconds, (int, float)) else ""
+
+
+def _form(parsed: Parsed) -> tuple[str | None, str | None]:
+    if parsed["csv"]:
+        return "csv", parsed["output"]
+    if parsed["jsonl"]:
+        return "jsonl", parsed["output"]
+    if parsed["parquet"] is not None:
+        return "parquet", parsed["parquet"]
+    path = parsed["output"]
+    if path is None:
+        return None, None
+    form = path.rpartition(".")[2].lower()
+    if form not in ("csv", "json", "jsonl", "parquet", "html"):
+        raise UsageError(
+            f"`{path}` has an unknown suffix", "use .csv, .json, .jsonl, .parquet or .html"
+        )
+    return form, path
+
+
+def _print_groups(
+    rows: list[Row], known: Columns, parsed: Parsed, metric: Metric | None
+) -> int:  # fmt: skip
+    """Group the rows; groups can be sorted, limited and exported like rows."""
+    if metric is None:
+        raise UsageError("`--group` needs a metric", "add --metric val_loss")
+    if parsed["all"]:
+        raise UsageError(
+            "`--all` cannot be combined with `--group`, which shows no single trials",
+            "group by more columns: --group lr,opt",
+        )
+    content = grouped(rows, _listed(parsed["group"]), f"metric.{metric.name}", known)
+    mean = content.names[-5]
+    if parsed["best"] is not None or parsed["sort"] is None:
+        content = sort_lines(content, f"{mean}:{'desc' if metric.goal == 'max' else 'asc'}")
+    if parsed["best"] is not None:
+        content = content._replace(lines=content.lines[: parsed["best"]])
+    if parsed["sort"] is not None:
+        content = sort_lines(content, parsed["sort"])
+    if parsed["limit"]:
+        content = content._replace(lines=content.lines[: parsed["limit"]])
+    shown = content
+    if parsed["columns"]:
+        shown = select_from_table(content, _listed(parsed["columns"]))
+    if _written(shown, parsed):
+        return 0
+    if parsed["json"]:
+        print_json(metric=metric.name, groups=export.records(shown))
+    elif parsed["columns"] is not None:
+        print_table(shown)
+    else:
+        header, lines = export.text_table(content)
+        print(table((*header[:-6], "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"),
+                    [line[:-1] for line in lines]))  # fmt: skip
+    return 0
+
+
+def _warn_about_bad_reports(reported: list[Reported]) -> None:
+    bad = [one for one in reported if one.error is not None]
+    if bad:
+        first = bad[0]
+        what = f"trial {first.row.trial}" if first.row.trial is not None else f"job {first.row.job}"
+        more = f" (and {plural(len(bad) - 1, 'other')})" if len(bad) > 1 else ""
+        notice(f"warning: invalid reports of {what}{more}: {printable(first.error or '')}")

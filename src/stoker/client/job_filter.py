@@ -1,0 +1,43 @@
+"""Jobs that match the words of a user: the selectors of `stoker ls`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.client.queue import Queue
+from stoker.errors import NotFound
+
+_MAX_FOUND = 10_000  # jobs whose command contains a text
+
+
+def select_or_sweep(queue: Queue, words: Iterable[str]) -> list[int]:
+    """The selected ids, sorted. The name of a sweep selects its jobs, like `sweep:NAME`.
+
+    Raises NotFound if a word selects no job.
+    """
+    from stoker.store.sweeps import by_name
+
+    ids: set[int] = set()
+    for word in words:
+        try:
+            ids.update(queue.select([word]))
+        except NotFound:
+            if by_name(queue.db, word) is None:
+                raise
+            ids.update(queue.select([f"sweep:{word}"]))
+    return sorted(ids)
+
+
+def matching_jobs(queue: Queue, words: Iterable[str]) -> list[int]:
+    """The ids of matching jobs, the newest first. A word that selects no job is searched in names
+    and commands. Raises UsageError for a word that is not a selector."""
+    from stoker.store.history import Filters, history_page
+
+    ids: set[int] = set()
+    for word in words:
+        try:
+            ids.update(select_or_sweep(queue, [word]))
+        except NotFound:
+            found, _ = history_page(queue.db, Filters(text=word), None, _MAX_FOUND)
+            ids.update(found)
+    return sorted(ids, reverse=True)

@@ -1,0 +1,103 @@
+"""Metrics that jobs reported. Files are read incrementally, from where the last read ended."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from stoker.client.reports import (
+    JobFiles,
+    Reported,
+    Source,
+    collect,
+    curve_of,
+    job_reports,
+    report_sizes,
+    source_of_job,
+)
+from stoker.core.formats.finite_values import finite
+from stoker.core.metrics.summary import Collector
+from stoker.results.curve_line import Point
+from stoker.results.curves import downsample
+from stoker.store import job_queries, sweeps
+from stoker.store.database import Database
+from stoker.store.job_queries import JobRow
+
+T = TypeVar("T")
+MAX_POINTS = 2000
+
+
+class LruCache(Generic[T]):
+    """A thread-safe cache that keeps the most recently used values."""
+
+    def __init__(self, max_entries: int) -> None:
+        self._max_entries = max_entries
+        self._values: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable) -> T | None:
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            return self._values.get(key)
+
+    def put(self, key: Hashable, value: T) -> None:
+        with self._lock:
+            self._values[key] = value
+            while len(self._values) > self._max_entries:
+                self._values.popitem(last=False)
+
+
+class Reports:
+    """Summaries and curves of metrics, cached by job."""
+
+    def __init__(self, state_dir: str) -> None:
+        self.places = JobFiles(state_dir)
+        self._collected: LruCache[tuple[Collector, bool]] = LruCache(512)
+        self._curves: LruCache[tuple[object, list[Point]]] = LruCache(128)
+        self._reading = threading.Lock()  # a collector is not thread-safe
+
+    def metrics(self, job: JobRow) -> dict[str, object]:
+        """`last`, `min`, `max`, `n` and `step` of each metric."""
+        with self._reading:
+            summary = dict(self._collect(job).summary)
+        return {
+            name: {
+                "last": finite(stat.last), "min": finite(stat.min), "max": finite(stat.max),
+                "n": stat.n, "step": finite(stat.step),
+            }
+            for name, stat in summary.items()
+        }  # fmt: skip
+
+    def of_jobs(self, db: Database, ids: list[int]) -> list[Reported]:
+        """The reports of jobs, as `job_reports` returns them."""
+        jobs = job_queries.jobs(db, ids)
+        with self._reading:
+            return job_reports(db, self.places, jobs, self._collect)
+
+    def _collect(self, job: JobRow) -> Collector:
+        source = source_of_job(job)
+        collector, is_complete = self._collected.get(job.id) or (Collector(), False)
+        if not is_complete:
+            collector = collect(self.places, source, collector)
+            self._collected.put(job.id, (collector, source.is_finished))
+        return collector
+
+    def curve(self, source: Source, metric: str, points: int) -> list[object]:
+        """A list of [step, value]; NaN becomes None, a gap in the curve."""
+        key = (source.job, metric)
+        sizes = report_sizes(self.places, source)
+        known = self._curves.get(key)
+        if known is None or known[0] != sizes:
+            known = (sizes, downsample(curve_of(self.places, source, metric), MAX_POINTS))
+            self._curves.put(key, known)
+        return [finite(point) for point in downsample(known[1], points)]
+
+
+def params_of(db: Database, job: JobRow) -> dict[str, object]:
+    """The parameters of the trial that a job belongs to; empty for other jobs."""
+    point = sweeps.point_of(db, job.id) if job.sweep is not None else None
+    return {name: finite(data) for name, (data, _) in json.loads(point or "{}").items()}

@@ -1,0 +1,1 @@
+"""One file for each kind of place. `send` returns when the receiver has accepted the message."""

@@ -1,0 +1,39 @@
+"""Names and memory of many jobs at once, for the timeline of GPUs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from stoker.core.formats.byte_text import maybe_text, unpack_words
+from stoker.core.formats.shell_words import display
+from stoker.core.record import Record
+from stoker.store.database import Database, id_list
+
+_MAX_CHARACTERS = 80
+
+
+class JobLabel(Record):
+    """What the timeline shows of a job. `title` is its name, or its command."""
+
+    title: str
+    state: str
+    claim: int | None  # bytes that its newest attempt reserved on each GPU
+    started_at: float | None
+
+
+def job_labels(db: Database, ids: Iterable[int]) -> dict[int, JobLabel]:
+    """Return the jobs that still exist, by id."""
+    rows = db.execute(
+        "SELECT j.id, j.name, j.argv, j.shell, j.state, a.claim, a.started_at"
+        " FROM jobs j LEFT JOIN attempts a ON a.id = j.attempt"
+        " WHERE j.id IN (SELECT value FROM json_each(?))", (id_list(ids),),
+    )  # fmt: skip
+    return {
+        id: JobLabel(
+            title=(maybe_text(name) or display(unpack_words(argv), bool(shell)))[:_MAX_CHARACTERS],
+            state=state,
+            claim=claim,
+            started_at=started_at,
+        )
+        for id, name, argv, shell, state, claim, started_at in rows
+    }

@@ -1,0 +1,1 @@
+"""Interactive jobs: a program on a pseudo-terminal that a user's terminal attaches to."""

@@ -1,0 +1,296 @@
+"""Gather the report of a sweep: `stoker report`, and the button of the web UI."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from stoker import __version__
+from stoker.client.code_views import code_words, machine_words
+from stoker.client.curve_cache import CurveCache
+from stoker.client.failure_groups import trial_failures
+from stoker.client.queue import Queue
+from stoker.client.reports import JobFiles
+from stoker.client.run_charts import ChartRequest, chosen_metrics, make_charts
+from stoker.client.run_selection import RunSelector, Selection
+from stoker.client.sweep_states import sweep_state
+from stoker.core.formats.durations import format_duration
+from stoker.core.formats.shell_words import display, quote
+from stoker.core.record import Record
+from stoker.core.states import STATES
+from stoker.errors import NotFound
+from stoker.results import table
+from stoker.results.figure import (
+    CurveAxes,
+    Figure,
+    TrialCurve,
+    band_plot,
+    learning_curves,
+    overview,
+)
+from stoker.results.importance import explain, importance
+from stoker.results.report import (
+    FailedAlike,
+    Provenance,
+    Report,
+    Step,
+    groups_over_seeds,
+    seed_like,
+)
+from stoker.results.table import Columns, Row, Table
+from stoker.store import code_states, job_queries, notes, sweep_provenance, sweeps
+from stoker.store.sweeps import SweepRow
+from stoker.sweep_control import lifecycle
+from stoker.sweep_control.sweep_command_text import command_text
+from stoker.sweeps.identity import describe_template
+from stoker.sweeps.spec import Metric, SweepSpec
+
+_TOP = 10
+_MOST_GROUPS = 50
+_MOST_IMPORTANT = 12
+_MOST_MACHINES = 10
+_LINES = 30  # curves, those of the best trials
+_POINTS = 200
+
+
+class ReportRequest(Record):
+    """What a report shows. Without a metric, that of the sweep or the first that was reported;
+    without `group`, groups over the parameters that look like seeds."""
+
+    metric: str | None = None  # NAME or NAME:GOAL
+    group: tuple[str, ...] = ()
+    top: int = _TOP
+    smooth: float = 0.0
+
+
+def sweep_report(
+    queue: Queue,
+    name: str,
+    request: ReportRequest,
+    *,
+    selector: RunSelector | None = None,
+    cache: CurveCache | None = None,
+    now: float | None = None,
+) -> Report:
+    """The report of a sweep. A server passes its caches.
+
+    Raises NotFound for an unknown sweep or metric, UsageError for unknown columns.
+    """
+    row, spec, base = lifecycle.load(queue.db, name)
+    files = JobFiles(queue.settings.state_dir)
+    selection = (selector or RunSelector(queue.db, files)).select([f"sweep:{row.name}"])
+    rows = [run.row for run in selection.runs]
+    counts = sweeps.counts(queue.db, row.id)
+    metric = _metric(request, selection)
+    best = _best_rows(rows, metric, request.top)
+    by = list(request.group) or (groups_over_seeds(rows) if metric is not None else [])
+    found = [] if metric is None else importance(rows, f"metric.{metric.name}")
+    when = time.time() if now is None else now
+    return Report(
+        name=row.name,
+        note=notes.note(queue.db, notes.SWEEP, row.id).text,
+        tags=tuple(notes.tags(queue.db, notes.SWEEP, row.id)),
+        state=sweep_state(queue.db, row, counts),
+        stopped=row.stopped,
+        trials={state: counts[state] for state in (*STATES, "missing") if counts.get(state)},
+        total=sum(counts.values()),
+        facts=_facts(spec, base.context.cwd, metric, row),
+        failures=tuple(
+            FailedAlike(one.size, one.result, one.job)
+            for one in (trial_failures(rows, Columns(rows)) if rows else [])
+        ),
+        best=_best_table(best, rows, metric),
+        best_of="" if metric is None else _goal_words(metric),
+        groups=None if metric is None or not by or not rows else _groups(rows, by, metric),
+        group_of="" if metric is None else _group_words(rows, by, metric),
+        figures=()
+        if metric is None
+        else _figures(selection, cache or CurveCache(files), metric, by, request.smooth),
+        importance=tuple(found[:_MOST_IMPORTANT]),
+        explanation="" if metric is None else explain(found, metric.name),
+        provenance=_provenance(queue, row),
+        steps=_steps(queue, row.name, spec, command_text(row.name, spec, base), best, metric),
+        made=time.strftime("Made %Y-%m-%d %H:%M:%S", time.localtime(when))
+        + f" by Stoker {__version__}",
+    )
+
+
+def _metric(request: ReportRequest, selection: Selection) -> Metric | None:
+    """The metric of the report; None if nothing was reported. Raises NotFound."""
+    names = selection.metric_names
+    if request.metric is not None:
+        metric = chosen_metrics(selection, (request.metric,))[0]
+        if metric.name not in names:
+            known = ", ".join(names[:20])
+            raise NotFound(
+                f"no trial has reported `{metric.name}`",
+                f"reported metrics: {known}" if known else "no trial has reported a metric yet",
+            )
+        return metric
+    found = [one for one in chosen_metrics(selection, ()) if one.name in names]
+    return found[0] if found else None
+
+
+def _best_rows(rows: list[Row], metric: Metric | None, top: int) -> list[Row]:
+    if metric is None:
+        return []
+    key = f"metric.{metric.name}"
+    values = table.numbers(rows, key) if rows else []
+    sign = table.direction(metric.goal)
+    ranked = sorted(
+        (sign * value, place)
+        for place, value in enumerate(values)
+        if value is not None and math.isfinite(value)
+    )
+    return [rows[place] for _, place in ranked[:top]]
+
+
+def _best_table(best: list[Row], rows: list[Row], metric: Metric | None) -> Table:
+    if metric is None:
+        return Table((), [])
+    known = Columns(rows)
+    params = [known.find(name) for name in table.varying(rows)]
+    others = dict.fromkeys(name for row in best for name in row.metrics if name != metric.name)
+    names = [f"metric.{metric.name}", *(f"metric.{name}" for name in list(others)[:5])]
+    content = table.select_columns(best, ["trial", *params, *names, "seconds", "job"], known)
+    at = content.names.index("seconds")
+    lines = [
+        tuple(_time(cell) if place == at else cell for place, cell in enumerate(line))
+        for line in content.lines
+    ]
+    shown = tuple("time" if name == "seconds" else name for name in content.names)
+    return Table(tuple(name.removeprefix("metric.") for name in shown), lines)
+
+
+def _time(seconds: object) -> str | None:
+    return format_duration(seconds) if isinstance(seconds, (int, float)) else None
+
+
+def _goal_words(metric: Metric) -> str:
+    return f"{metric.name}, the {'largest' if metric.goal == 'max' else 'smallest'} first"
+
+
+def _groups(rows: list[Row], by: Sequence[str], metric: Metric) -> Table:
+    """The numbers of `stoker results --group`, the best mean first."""
+    content = table.grouped(rows, by, f"metric.{metric.name}")
+    key = ("-" if metric.goal == "max" else "") + (
+        "group.mean" if "group.mean" in content.names else "mean"
+    )
+    ordered = table.sort_lines(content, key)
+    return Table(ordered.names, ordered.lines[:_MOST_GROUPS])
+
+
+def _group_words(rows: list[Row], by: Sequence[str], metric: Metric) -> str:
+    others = [name for name in table.varying(rows) if name not in by] if rows else []
+    seeds = [name for name in others if seed_like(name)]
+    over = ", ".join(seeds or others) or "all trials"
+    return f"{over}: {metric.name} of trials that are equal in {', '.join(by)}"
+
+
+def _figures(
+    selection: Selection, cache: CurveCache, metric: Metric, by: Sequence[str], smooth: float
+) -> tuple[Figure, ...]:
+    """The curves of the best trials, those of groups, and the metric by parameters."""
+    request = ChartRequest(
+        metrics=(f"{metric.name}:{metric.goal}",),
+        smooth=smooth,
+        group=tuple(by),
+        points=_POINTS,
+        lines=_LINES,
+    )
+    chart = make_charts(selection, cache, request)[0]
+    curves = [
+        TrialCurve(
+            line.run.row.trial,
+            line.curve.points(),
+            line.run.label,
+            None if line.raw is None else line.raw.points(),
+        )
+        for line in chart.lines
+    ]
+    found = []
+    if any(len(curve.points) > 1 for curve in curves):
+        found.append(learning_curves(curves, metric.name, metric.goal))
+    if found and chart.bands:
+        found.append(band_plot(chart.bands, metric.name, CurveAxes()))
+    rows = [run.row for run in selection.runs]
+    plots = overview(rows, f"metric.{metric.name}", metric.goal) if rows else None
+    if plots is not None and plots.panels:
+        found.append(plots)
+    return tuple(found)
+
+
+def _facts(
+    spec: SweepSpec, folder: str, metric: Metric | None, row: SweepRow
+) -> tuple[tuple[str, str], ...]:
+    method = spec.method
+    if spec.total_trials is not None:
+        method += f", {spec.total_trials} trials"
+    if spec.method != "grid" and spec.seed is not None:
+        method += f", seed {spec.seed}"
+    started = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.created_at))
+    facts = [
+        ("command", describe_template(spec.template)),
+        ("folder", folder),
+        ("method", method),
+        ("metric", "" if metric is None else f"{metric.name} ({metric.goal})"),
+        ("started", started),
+    ]
+    return tuple((name, value) for name, value in facts if value)
+
+
+def _provenance(queue: Queue, row: SweepRow) -> tuple[Provenance, ...]:
+    found = []
+    for code, snapshot, trials in sweep_provenance.codes(queue.db, row.id)[:_MOST_MACHINES]:
+        words = code_words(code)
+        if code.commit is not None:
+            words = words.replace(code.commit[:12], code.commit)
+        words += f", in {code.root}" + (f", snapshot {snapshot}" if snapshot else "")
+        found.append(Provenance("code", words, trials))
+    for machine, python, trials in sweep_provenance.machines(queue.db, row.id)[:_MOST_MACHINES]:
+        found.append(Provenance("ran with", machine_words(machine, python), trials))
+    return tuple(found)
+
+
+def _steps(
+    queue: Queue,
+    name: str,
+    spec: SweepSpec,
+    command: str | None,
+    best: list[Row],
+    metric: Metric | None,
+) -> tuple[Step, ...]:
+    shown = quote(name)
+    if command is not None:
+        steps = [Step("Run the sweep again on another machine or in an empty queue", command)]
+    else:
+        steps = [Step("Run the sweep again under another name", f"stoker sweep clone {shown}")]
+    top = best[0] if best else None
+    if top is not None and top.job is not None:
+        row = _job(queue, top.job)
+        if row is not None:
+            steps += [
+                Step("Run the best trial again, with the code that it ran with",
+                     f"stoker rerun --same-code {row.id}"),
+                Step("The command of the best trial",
+                     f"cd {quote(row.cwd)} && {display(row.argv, row.shell)}"),
+            ]  # fmt: skip
+            code = code_states.of_job(queue.db, row.id)
+            if code is not None and code.is_dirty:
+                text = "How its code differed from the commit"
+                steps.append(Step(text, f"stoker show {row.id} --diff"))
+    order = "" if metric is None else f" --sort {quote(_sort_key(metric))}"
+    steps.append(Step("All trials", f"stoker results {shown}{order}"))
+    return tuple(steps)
+
+
+def _sort_key(metric: Metric) -> str:
+    return f"-{metric.name}" if metric.goal == "max" else metric.name
+
+
+def _job(queue: Queue, id: int) -> job_queries.JobRow | None:
+    try:
+        return job_queries.job(queue.db, id)
+    except NotFound:
+        return None  # it was removed; the trial stays

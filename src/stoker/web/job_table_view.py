@@ -1,0 +1,126 @@
+"""The table of all jobs in the web UI: pages, groups of failures and exports."""
+
+from __future__ import annotations
+
+from stoker.client import views
+from stoker.client.failure_groups import job_failures
+from stoker.client.job_metrics import store_metrics
+from stoker.client.job_tables import JobSelection, exported, job_selection
+from stoker.client.metric_cache import Reports
+from stoker.client.queue import Queue
+from stoker.client.table_columns import TableColumn, complete_job_filter, job_table_columns
+from stoker.client.throttled_cache import ThrottledCache
+from stoker.core.formats.filter_completion import Completion
+from stoker.core.formats.finite_values import finite
+from stoker.core.model import LOCAL
+from stoker.core.record import Record
+from stoker.results import export
+from stoker.store import job_queries, sweeps
+from stoker.store.history import Filters
+from stoker.store.job_columns import find_column, is_column
+from stoker.web.job_view import parse_states
+
+MAX_COUNTED = 100_000
+# How long one request may read metrics of finished jobs that are not stored yet.
+_METRICS_SECONDS = 0.25
+
+
+class JobsQuery(Record):
+    """What the address of the history says: quick filters, a filter and an order."""
+
+    state: str | None = None
+    tag: str | None = None
+    name: str | None = None
+    sweep: str | None = None
+    on: str | None = None
+    q: str | None = None
+    where: str | None = None
+    sort: str | None = None
+    starred: bool = False
+
+    def selection(self, queue: Queue) -> JobSelection:
+        """Raises UsageError; NotFound for an unknown sweep."""
+        filters = Filters(
+            states=parse_states(self.state),
+            tag=self.tag or None,
+            name=self.name or None,
+            sweep=sweeps.get(queue.db, self.sweep).id if self.sweep else None,
+            text=self.q or None,
+            starred=self.starred,
+            backend=None if not self.on else "" if self.on == LOCAL else self.on,
+        )
+        return job_selection([self.where] if self.where else [], self.sort, filters)
+
+
+class JobTableView:
+    """Caches what reads all jobs: counts and groups."""
+
+    def __init__(self, reports: Reports) -> None:
+        self._reports = reports
+        self._counts: ThrottledCache[int] = ThrottledCache()
+        self._columns: ThrottledCache[list[TableColumn]] = ThrottledCache()
+        self._groups: ThrottledCache[list[dict[str, object]]] = ThrottledCache()
+
+    def page(
+        self, queue: Queue, query: JobsQuery, columns: list[str], before: int | None, offset: int,
+        limit: int,
+    ) -> dict[str, object]:  # fmt: skip
+        """Jobs with the values of columns, and where the next page begins."""
+        db, selection = queue.db, query.selection(queue)
+        names = [name for name in columns if is_column(name)]  # a browser remembers columns
+        unread = self._store_metrics(queue, selection, names)
+        table, order = selection.table(db), selection.order
+        ids = table.ids(
+            order.columns,
+            before=before if order.is_newest_first else None,
+            offset=0 if order.is_newest_first else offset,
+            limit=limit + 1,
+        )
+        has_more, ids = len(ids) > limit, ids[:limit]
+        values = table.values_of(ids, names) if names else {}
+        jobs = [
+            {**views.job_json(db, queue.settings, row), "values": finite(values.get(row.id, {}))}
+            for row in job_queries.jobs(db, ids)
+        ]
+        following = None
+        if has_more:
+            following = ids[-1] if order.is_newest_first else offset + limit
+        total = self._counts.get(query._replace(sort=None), lambda: table.count(MAX_COUNTED + 1))
+        return {
+            "jobs": jobs,
+            "next": following,
+            "total": min(total, MAX_COUNTED),
+            "has_more": total > MAX_COUNTED,
+            "unread": unread,
+        }
+
+    def columns(self, queue: Queue) -> list[TableColumn]:
+        """All columns. Reads metrics of finished jobs first: their names are columns too."""
+
+        def read() -> list[TableColumn]:
+            store_metrics(queue.db, self._reports.places, _METRICS_SECONDS)
+            return job_table_columns(queue.db)
+
+        return self._columns.get("", read)
+
+    def complete(self, queue: Queue, text: str, at: int) -> Completion:
+        return complete_job_filter(queue.db, self.columns(queue), text, at)
+
+    def failures(self, queue: Queue, query: JobsQuery) -> dict[str, object]:
+        selection = query.selection(queue)
+        unread = self._store_metrics(queue, selection, [])
+        groups = self._groups.get(
+            (query._replace(sort=None), unread),
+            lambda: [one._asdict() for one in job_failures(queue.db, selection)],
+        )
+        return {"groups": groups}
+
+    def export(self, queue: Queue, query: JobsQuery, columns: list[str], form: str) -> bytes:
+        selection = query.selection(queue)
+        self._store_metrics(queue, selection, [find_column(name) for name in columns])
+        return export.export(exported(queue.db, selection, columns), form)
+
+    def _store_metrics(self, queue: Queue, selection: JobSelection, columns: list[str]) -> int:
+        if not selection.reads_metrics(columns):
+            return 0
+        return store_metrics(queue.db, self._reports.places, _METRICS_SECONDS)

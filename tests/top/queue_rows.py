@@ -1,0 +1,122 @@
+"""A queue with running, waiting and finished jobs at fixed times, without processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stoker.boot import boot_id
+from stoker.client.live_state import LiveState, LiveStateReader
+from stoker.client.metric_cache import Reports
+from stoker.client.queue import Queue
+from stoker.client.sweeps_view import SweepCache
+from stoker.core.model import Context, JobSpec, Outcome, Request
+from stoker.core.outcome.retry import judge
+from stoker.settings import Settings
+from stoker.store import attempts, ready_jobs
+from stoker.store.attempt_store import AttemptStore
+from stoker.store.submit import Submission
+from stoker.top.dashboard import Dashboard
+from stoker.top.frame import Frame
+from stoker.top.spans import line_width, plain
+
+NOW = 1_700_000_000.0
+_CONTEXT = Context("/home/ada/project", (), 0o022, "/bin/sh")
+SIZES = ((80, 24), (200, 50))
+
+
+def spec(number: int, **fields: Any) -> JobSpec:
+    words = ("python", "train.py", "--lr", f"0.{number:03}")
+    return JobSpec(words, _CONTEXT, request=Request(1), shell=False, **fields)
+
+
+def make_queue(folder: Path, count: int) -> Queue:
+    """A queue of `count` jobs for two simulated GPUs: with 30 jobs, 2 run and 5 have finished."""
+    settings = Settings(str(folder / "state"), devices="2", cores=8, memory=64 << 30)
+    queue = Queue(settings)
+    names = {1: "prepare", 3: "baseline", 6: "resnet50"}
+    specs = [spec(i, name=names.get(i)) for i in range(1, count + 1)]
+    if specs:
+        Submission(queue.db).add(specs, NOW - 3600)
+        Player(queue).play()
+    return queue
+
+
+class Player:
+    """Claims, starts and finishes jobs, like a daemon at fixed times."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.db = queue.db
+        self._store = AttemptStore(queue.db)
+        self._attempt = 0
+
+    def play(self) -> None:
+        # The state of each of the first jobs, and how many seconds ago it ended.
+        ends = ((0, 1800.0), (0, 1500.0), (256, 1200.0), (9, 600.0), (0, 30.0))
+        for status, ago in ends:
+            self.finish(self.start(ago + 400.0), status, ago)
+        self.start(754.0, (0,))
+        self.start(20.0, (1,))
+        with self.db.transaction():
+            self.db.execute("UPDATE jobs SET state = 'held' WHERE id = 12")
+            self.db.execute("UPDATE jobs SET ready = 0 WHERE id = 12")
+
+    def start(self, ago: float, devices: tuple[int, ...] = (0,)) -> int:
+        group = ready_jobs.load_group(self.db, ready_jobs.ready_groups(self.db)[0])
+        with self.db.transaction():
+            (job,) = self._store.first_jobs(group, 1, 0.0)
+            self._attempt += 1
+            claim = attempts.Claim(self._attempt, job.id, 1, devices, None, 1.0, boot_id())
+            assert self._store.claim(job, claim)
+            self._store.record_start(self._attempt, 7, NOW - ago, 1.0)
+            self._store.flush()
+        return self._attempt
+
+    def finish(self, attempt: int, status: int, ago: float) -> None:
+        with self.db.transaction():
+            facts = self._store.load_job_to_judge(attempt)
+            assert facts is not None
+            outcome = Outcome(attempt, status, NOW - ago, None, 0.1, 0.2, 3)
+            verdict = judge(
+                outcome, attempts=facts.attempts, retries=facts.retries, restartable=False,
+                stop_requested=False,
+            )  # fmt: skip
+            self._store.finish(facts, outcome, verdict, NOW - ago, 0.5)
+            self._store.flush()
+
+
+def read_state(queue: Queue) -> LiveState:
+    """The live state, as if a daemon was running."""
+    state = LiveStateReader(SweepCache(Reports(queue.settings.state_dir))).read(queue, None)
+    waits = {
+        id: wait._replace(
+            why="; ".join(one for one in wait.why.split("; ") if "daemon" not in one),
+            short=" · ".join(one for one in wait.short.split(" · ") if "daemon" not in one),
+        )
+        for id, wait in state.waits.items()
+    }
+    return state._replace(waits=waits, at=NOW)
+
+
+def make_board(queue: Queue) -> Dashboard:
+    board = Dashboard("box")
+    board.take_state(read_state(queue), [])
+    return board
+
+
+def drawn(board: Dashboard, columns: int, rows: int) -> str:
+    """The screen as text. Every line must have exactly the width of the terminal."""
+    lines = Frame(board).lines(columns, rows, NOW)
+    assert [line_width(line) for line in lines] == [columns] * rows
+    return plain(lines)
+
+
+def gpu(number: int, **fields: Any) -> dict[str, Any]:
+    """A real GPU as in `stoker gpus --json`."""
+    one: dict[str, Any] = {
+        "index": number, "uuid": f"GPU-{number}", "visible": str(number),
+        "model": "NVIDIA H200", "state": "free", "memory_bytes": 141 << 30,
+        "memory_used_bytes": 0, "utilisation_percent": 0, "jobs": [], "other_processes": [],
+        "holders": [],
+    }  # fmt: skip
+    return {**one, **fields}

@@ -1,0 +1,171 @@
+"""`stoker top` with a real queue and a real daemon, driven by keys."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from textual.pilot import Pilot
+
+from stoker.settings import Settings
+from stoker.top.app import TopApp
+from stoker.top.display import Display
+from tests.lab import Lab
+
+pytestmark = pytest.mark.slow
+_SECONDS = 30.0
+
+
+class Screen:
+    """The running program and what it shows."""
+
+    def __init__(self, app: TopApp, pilot: Pilot[int]) -> None:
+        self.app = app
+        self._pilot = pilot
+
+    @property
+    def text(self) -> str:
+        return self.app.query_one(Display).text
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+        await self._pilot.pause()
+
+    async def type(self, text: str) -> None:
+        await self.press(*("space" if char == " " else char for char in text))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + _SECONDS
+        while not condition():
+            assert time.monotonic() < end, self.text
+            await self._pilot.pause(0.02)
+
+    async def shows(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+
+@asynccontextmanager
+async def top(
+    lab: Lab, *, size: tuple[int, int] = (100, 30), text: str = ""
+) -> AsyncIterator[Screen]:
+    settings = Settings(str(lab.state_dir), devices="2", cores=64)
+    app = TopApp(settings, text=text)
+    async with app.run_test(size=size) as pilot:
+        screen = Screen(app, pilot)
+        await screen.until(lambda: app.board.state is not None)
+        yield screen
+
+
+@pytest.fixture
+def jobs(lab: Lab) -> Lab:
+    """A lab with a running job (1) that prints, and three waiting jobs (2 to 4)."""
+    printing = "echo '\x1b[31mred\x1b[0m [b]text[/b]'; echo 'stoker: loss=0.5 step=3'"
+    lab.submit("--gpus", "2", "--name", "first", f"{printing}; exec sleep 600")
+    for name in ("second", "third", "fourth"):
+        lab.submit("--gpus", "2", "--name", name, "true")
+    lab.wait_until(lambda: lab.state(1) == "running")
+    return lab
+
+
+def test_keys_change_jobs_and_the_screen_shows_it(jobs: Lab) -> None:
+    async def steps() -> None:
+        async with top(jobs) as screen:
+            await screen.shows("RUNNING 1", "WAITING 3", "step 3, loss 0.5")
+            await screen.press("down", "down", "h")  # the job `third`
+            await screen.shows("job 3 held", "press h to release it")
+            assert jobs.state(3) == "held"
+            await screen.press("h")
+            await screen.shows("job 3 released")
+            await screen.press("plus", "plus")
+            await screen.shows("job 3 has priority 2")
+            await screen.press("minus")
+            await screen.shows("job 3 has priority 1")
+            assert jobs.job(3)["priority"] == 1
+            await screen.press("r")
+            await screen.shows("error: job 3 has not finished")
+            await screen.press("home", "c")
+            await screen.shows("cancel job 1 (first, running)?")
+            await screen.press("y")
+            await screen.shows("cancelled", "by the user", "FINISHED LATELY", "3 done")
+            assert jobs.state(1) == "cancelled"
+            assert screen.app.board.job_id == 1  # the cursor has followed it
+            await screen.press("r")
+            await screen.shows("job 5 queued: a rerun of job 1")
+            assert jobs.job(5)["rerun_of"] == 1
+
+    asyncio.run(steps())
+
+
+def test_log_of_the_selected_job_grows_without_a_key(jobs: Lab) -> None:
+    log = jobs.folder / "out"
+    job = jobs.submit("--gpus", "0", "--stdout", str(log), "echo begin; exec sleep 600")
+
+    async def steps() -> None:
+        async with top(jobs, text=str(job)) as screen:
+            await screen.shows(f"Log of job {job}", "live", "begin")
+            with log.open("a") as file:  # as the job would
+                file.write("\x1b[2Jmore\n")
+            await screen.shows("more")
+            assert "\x1b" not in screen.text
+
+    asyncio.run(steps())
+
+
+def test_filter_takes_the_selectors_of_ls(jobs: Lab) -> None:
+    async def steps() -> None:
+        async with top(jobs, text="waiting") as screen:
+            await screen.shows("Jobs that match waiting: 3 jobs")
+            await screen.press("slash")
+            await screen.press(*["backspace"] * len("waiting"))
+            await screen.type("1 4")
+            await screen.press("enter")
+            await screen.shows("Jobs that match 1 4: 2 jobs", "fourth", "first")
+            await screen.press("slash")
+            await screen.type("x")
+            await screen.press("escape")  # the filter stays as it was
+            await screen.shows("Jobs that match 1 4: 2 jobs")
+            await screen.press("escape")
+            await screen.shows("WAITING 3")
+            await screen.press("slash")
+            await screen.type("sleep 600")  # a part of a command
+            await screen.press("enter")
+            await screen.shows("Jobs that match sleep 600: 1 job")
+            await screen.press("slash", "enter")
+            await screen.press("a")
+            await screen.shows("Jobs that match all: 4 jobs")
+            await screen.press("slash", *["backspace"] * len("all"))
+            await screen.press("9", "minus", "3", "enter")
+            await screen.shows("error: the range `9-3` is reversed")
+
+    asyncio.run(steps())
+
+
+def test_details_show_the_curve_of_a_metric(jobs: Lab) -> None:
+    async def steps() -> None:
+        async with top(jobs, size=(160, 50)) as screen:
+            await screen.shows("loss of job 1", "red [b]text[/b]")
+            await screen.press("enter")
+            await screen.shows("metrics   loss 0.5", "submitted just now")
+
+    asyncio.run(steps())
+
+
+def test_missing_daemon_and_removed_queue_are_reported(jobs: Lab) -> None:
+    async def steps() -> None:
+        async with top(jobs) as screen:
+            await screen.shows("RUNNING 1")
+            jobs.ok("daemon", "stop")
+            await screen.shows("no daemon is running; start it with `stoker daemon start`")
+            jobs.close()
+            shutil.rmtree(jobs.state_dir)
+            await screen.shows("there is no queue in")
+            assert "no daemon" not in screen.text
+            await screen.press("c", "y")
+            await screen.shows("error: there is no queue in")
+            assert not jobs.state_dir.exists()  # it is not made again
+
+    asyncio.run(steps())
