@@ -105,6 +105,19 @@ def test_history_survives_a_restart_and_shows_that_the_daemon_was_stopped(quick_
     assert lab.wait() == 0
 
 
+def test_restarted_daemon_that_has_recorded_nothing_does_not_claim_the_time_before_it(
+    quick_lab: Lab,
+) -> None:
+    lab = quick_lab
+    lab.ok("daemon", "start")
+    lab.wait_until(lambda: history(lab)[0]["idle_seconds"] > 0.1)
+    lab.ok("daemon", "stop")
+    lab.wait_until(lambda: history(lab)[0]["not_running_seconds"] > 0.5)
+    lab.env["STOKER_TRACE_SECONDS"] = "0"
+    lab.ok("daemon", "start")
+    assert history(lab)[0]["not_running_seconds"] > 0.5
+
+
 def test_killed_daemon_leaves_what_it_recorded(quick_lab: Lab) -> None:
     lab = quick_lab
     gate = Gate(lab.folder)

@@ -11,12 +11,13 @@ from stoker.daemon.status import daemon_pid, known_devices
 from stoker.settings import Settings
 from stoker.store import gpu_history
 from stoker.store.database import Database
+from stoker.supervisor.process_table import start_time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# While the daemon runs, the last interval lasts until now; it is saved this often at least.
+# The last interval of the running daemon lasts until now; it is saved this often at least.
 _SAVED_SECONDS = 60.0
 NOT_RUNNING = "Stoker was not running"
 
@@ -87,7 +88,8 @@ def recorded_gpus(
 ) -> list[RecordedGpu]:
     """What was recorded between `since` and `until`; GPUs that are gone come last."""
     known = gpu_history.read(settings.state_dir, since, until)
-    is_running = daemon_pid(settings.state_dir) is not None
+    pid = daemon_pid(settings.state_dir)
+    running_since = None if pid is None else start_time(pid)
     found = []
     for device in known_devices(db, settings):
         uuid = device.uuid or str(device.number)
@@ -97,7 +99,7 @@ def recorded_gpus(
                 device.number,
                 device.visible,
                 uuid,
-                _up_to_now(intervals, now) if is_running else intervals,
+                intervals if running_since is None else _up_to_now(intervals, running_since, now),
             )
         )
     found += [RecordedGpu(None, uuid, uuid, intervals) for uuid, intervals in sorted(known.items())]
@@ -125,10 +127,10 @@ def history_json(db: Database, settings: Settings, seconds: float) -> dict[str, 
     }
 
 
-def _up_to_now(intervals: list[Interval], now: float) -> list[Interval]:
-    """The intervals, of which the last one lasts until now."""
+def _up_to_now(intervals: list[Interval], running_since: float, now: float) -> list[Interval]:
+    """The intervals, of which the last one lasts until now if the running daemon recorded it."""
     last = max(intervals, key=lambda one: one.since, default=None)
-    if last is None or now - last.until > _SAVED_SECONDS:
+    if last is None or last.until < max(running_since, now - _SAVED_SECONDS):
         return intervals
     return [one._replace(until=now) if one is last else one for one in intervals]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 
 from stoker.core.record import Record
 
@@ -44,6 +45,15 @@ def process_state(pid: int) -> str:
     """R, S, D, T, Z and others; empty if there is no such process."""
     process = read_process(pid)
     return "" if process is None else process.state
+
+
+def start_time(pid: int) -> float | None:
+    """When a process started (wall clock); None if there is no such process."""
+    process = read_process(pid)
+    if process is None:
+        return None
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / os.sysconf("SC_CLK_TCK")
+    return time.time() - age
 
 
 def read_processes() -> dict[int, Process]:
