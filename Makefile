@@ -7,6 +7,8 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test fast gpu-test lint bench docs clean system-packages always
 .NOTPARALLEL:
+# Without compiled modules, every process that a test starts would compile them again.
+unexport PYTHONDONTWRITEBYTECODE
 
 demo: $(VENV)/installed
 	@$(BIN)/python examples/demo.py

@@ -107,14 +107,15 @@ def test_job_loads_modules_in_order(new_lab: Callable[..., Lab], tmp_path: Path)
     assert facts["result"] == "cannot activate the module `gone`: `module load` failed"
 
 
-@pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
 def test_job_runs_in_the_environment_of_its_uv_project(lab: Lab) -> None:
     project = lab.folder / "project"
     (project / "sub").mkdir(parents=True)
     (project / "pyproject.toml").write_text(
         '[project]\nname = "a"\nversion = "0"\nrequires-python = ">=3.9"\ndependencies = []\n'
     )
-    env = {"UV_PYTHON": sys.executable, "UV_OFFLINE": "1"}
+    programs = Path(sys.executable).parent  # uv is there
+    path = os.pathsep.join((str(programs), lab.env["PATH"]))
+    env = {"UV_PYTHON": sys.executable, "UV_OFFLINE": "1", "PATH": path}
     words = ("--uv", "-C", str(project / "sub"))
     job = lab.submit(*words, "python", "-c", f"{PREFIX}; sys.exit(4)", **env)
     lab.wait(job)

@@ -77,6 +77,7 @@ class Checker:
         self._resources = resources
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.executescript(_AUDIT)
+        self._version: int | None = None  # of the database, at the last check
         self._seen = {"audit": 0, "audit_ends": 0, "audit_met": 0, "audit_asked": 0}
         self._ordered_at: dict[int, float] = {}  # by attempt
         self.acknowledged: set[int] = set()
@@ -213,6 +214,10 @@ class Checker:
     # -- after every step ------------------------------------------------------------------------
 
     def check(self) -> None:
+        (version,) = self._db.execute("PRAGMA data_version").fetchone()
+        if version == self._version:  # there was no commit
+            return
+        self._version = version
         for job, old, new, attempt in self._new_rows("audit", "job, old, new, attempt"):
             self._check_change(job, old, new, attempt)
         for end in self._new_rows("audit_ends", "attempt, job, status, cause, ended_at"):

@@ -25,8 +25,9 @@ class WakeServer:
     """The daemon's end of both sockets."""
 
     def __init__(self, folder: str) -> None:
-        self.wake_socket = listen(folder, WAKE_SOCKET, socket.SOCK_DGRAM)
         self.changes_socket = listen(folder, CHANGES_SOCKET)
+        # Last: clients take a daemon that can be woken for one that has started.
+        self.wake_socket = listen(folder, WAKE_SOCKET, socket.SOCK_DGRAM)
         self._watchers: list[socket.socket] = []
         self._quiet_until = 0.0
         self.notify_at: float | None = None  # when a delayed notification is due
