@@ -7,7 +7,8 @@ or, from the root of the repository, for a browser or a benchmark:
     python -m tests.finished_sweep STATE_DIR --name big --trials 2000 --steps 1000
 
 Its parameters are `lr` (the best is in the middle), `dataset` (a, b) and `seed`; its metrics are
-`val_loss` (that of the sweep) and `acc`. The same arguments give the same numbers.
+`val_loss` (that of the sweep) and `acc`. The same arguments give the same numbers. With `--unread`,
+the summaries of their reports are not stored, as if no report reader had run.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from stoker.client.report_reader import store_reports
+from stoker.client.reports import JobFiles
 from stoker.store import sweeps
 from stoker.store.database import Database, open_database
 from stoker.store.machines import Machine, machine_id
@@ -30,7 +33,13 @@ _SECONDS_PER_STEP = 0.5
 
 
 def make_sweep(
-    state_dir: str | Path, name: str = "big", trials: int = 2000, steps: int = 1000, seeds: int = 10
+    state_dir: str | Path,
+    name: str = "big",
+    trials: int = 2000,
+    steps: int = 1000,
+    seeds: int = 10,
+    *,
+    is_read: bool = True,
 ) -> None:
     """Add a sweep whose trials are done. Every trial reports `steps` times."""
     if trials % (2 * seeds):
@@ -52,6 +61,9 @@ def make_sweep(
             os.makedirs(os.path.dirname(path), exist_ok=True)
             lines = _lines(random.Random(place), steps, quality, _START + place)
             Path(path).write_text("".join(lines), encoding="ascii")
+        if is_read:
+            ids = [row.job for row in rows if row.job is not None]
+            store_reports(db, JobFiles(str(state_dir)), ids)
     finally:
         db.close()
 
@@ -103,9 +115,13 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=2000)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--unread", action="store_true")
     given = parser.parse_args()
     os.makedirs(given.state_dir, 0o700, exist_ok=True)
-    make_sweep(given.state_dir, given.name, given.trials, given.steps, given.seeds)
+    make_sweep(
+        given.state_dir, given.name, given.trials, given.steps, given.seeds,
+        is_read=not given.unread,
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

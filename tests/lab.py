@@ -139,11 +139,11 @@ class Lab:
             pass
         self.wait_until(lambda: find() != pid)
 
-    def kill_driver(self) -> None:
-        """Kill the sweep driver, if there is one."""
+    def kill_helper(self, module: str) -> None:
+        """Kill a helper process of the daemon, such as `sweep_driver`, if there is one."""
         for pid in job_processes.children(self.daemon_pid() or 0):
             try:
-                if b".sweep_driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if f".{module}".encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
             except OSError:
                 continue

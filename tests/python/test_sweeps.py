@@ -129,7 +129,7 @@ def test_search_continues_after_crashes_of_driver_daemon_and_runner(here: Lab) -
     )  # fmt: skip
     for enough in (3, 6):
         here.wait_until(lambda enough=enough: swept.counts.get("done", 0) >= enough)  # type: ignore[misc]
-        here.kill_driver()
+        here.kill_helper("sweep_driver")
         here.kill_daemon()
     assert swept.wait(100)
     counts = swept.counts

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,45 @@ def test_invalidated_value_is_computed_at_once() -> None:
     assert cache.get("a", list) is first
     cache.invalidate("a")
     assert cache.get("a", list) is not first
+
+
+def test_threads_that_ask_at_the_same_time_share_one_computation() -> None:
+    cache: ThrottledCache[int] = ThrottledCache(min_seconds=100)
+    computed: list[int] = []
+    has_begun, may_end = threading.Event(), threading.Event()
+
+    def compute() -> int:
+        computed.append(1)
+        has_begun.set()
+        may_end.wait(60)
+        return len(computed)
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(cache.get, "a", compute)
+        has_begun.wait(60)
+        others = [pool.submit(cache.get, "a", compute) for _ in range(3)]
+        may_end.set()
+        assert [one.result(60) for one in (first, *others)] == [1, 1, 1, 1]
+    assert computed == [1]
+
+
+def test_value_that_was_invalidated_while_it_was_computed_is_not_kept() -> None:
+    cache: ThrottledCache[int] = ThrottledCache(min_seconds=100)
+
+    def compute() -> int:
+        cache.invalidate("a")
+        return 1
+
+    assert cache.get("a", compute) == 1
+    assert cache.get("a", lambda: 2) == 2
+    assert cache.get("a", lambda: 3) == 2
+
+
+def test_failed_computation_is_repeated() -> None:
+    cache: ThrottledCache[int] = ThrottledCache()
+    with pytest.raises(ZeroDivisionError):
+        cache.get("a", lambda: 1 // 0)
+    assert cache.get("a", lambda: 2) == 2
 
 
 def test_sessions_and_tickets_expire_and_cannot_replace_each_other() -> None:

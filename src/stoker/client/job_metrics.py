@@ -48,11 +48,15 @@ def _metrics_of(
     collector = restored(sweeps.reports_of(db, id)) if job.sweep is not None else None
     if collector is None:
         collector = collect(files, source_of_job(job), Collector())
+    return id, job.attempts, summarized(collector)
+
+
+def summarized(collector: Collector) -> dict[str, object]:
+    """The last values of the metrics of a job, as they are stored for filters."""
     names = list(collector.summary)[:_MAX_NAMES]
     values = {name: finite(collector.summary[name].last) for name in names}
-    kept: dict[str, object] = {
+    return {
         name: value[:_MAX_TEXT] if isinstance(value, str) else value
         for name, value in values.items()
         if isinstance(value, (str, int, float)) and len(name) <= _MAX_TEXT
     }
-    return id, job.attempts, kept

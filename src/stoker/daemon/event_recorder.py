@@ -28,6 +28,7 @@ class Finished(Record):
     job: int
     outcome: Outcome
     verdict: Verdict
+    is_trial: bool
 
 
 class EventRecorder:
@@ -121,7 +122,7 @@ class EventRecorder:
         if verdict.event == "succeed" and use.memory is not None:
             self._gpus.memory_learned(job.profile, use.memory)
         self._profiles.changed(job.profile)
-        return Finished(job.job, outcome, verdict)
+        return Finished(job.job, outcome, verdict, job.sweep is not None)
 
     def _record_cold_start(self, event: AttemptStarted) -> None:
         """Record why a job with --warm started cold, once for each attempt."""

@@ -55,6 +55,9 @@ class EventListener:
         """The order to start a job was sent to the parent."""
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None: ...
+    def trial_ended(self, job: int) -> None:
+        """An attempt of a sweep's trial has ended; called after `finished`."""
+
     def code_changed(self, job: int, files: str) -> None:
         """A job has started with other code than at its submit."""
 

@@ -361,6 +361,8 @@ class Loop:
     def _notify(self, finished: list[Finished]) -> None:
         for end in finished:
             self._listener.finished(end.job, end.outcome, end.verdict)
+            if end.is_trial:
+                self._listener.trial_ended(end.job)
 
     def first_jobs(self, most: int) -> tuple[Snapshot, set[int]] | None:
         """A snapshot with the first jobs of each request group, `most` of all groups together.

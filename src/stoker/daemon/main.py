@@ -27,6 +27,7 @@ from stoker.daemon.gpus.gpus import Gpus
 from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.daemon.helpers.backend_driver_processes import BackendDriverProcesses
 from stoker.daemon.helpers.notifier_process import NotifierProcess
+from stoker.daemon.helpers.report_reader_process import ReportReaderProcess
 from stoker.daemon.helpers.sweep_driver_process import SweepDriverProcess
 from stoker.daemon.helpers.usage_recorder_process import UsageRecorderProcess
 from stoker.daemon.idle_check import IdleCheck
@@ -91,6 +92,7 @@ class Daemon(EventListener):
         self._sweep_driver = SweepDriverProcess(self._db, settings)
         self._backend_drivers = BackendDriverProcesses(self._db, settings)
         self._notifier = NotifierProcess(self._db, settings)
+        self._report_reader = ReportReaderProcess(settings)
         self._has_jobs_changed = (
             True  # whether jobs started or ended since the notifier was checked
         )
@@ -154,6 +156,7 @@ class Daemon(EventListener):
         others = {*self._orphans.handles(), *self._driver_monitor.descriptors()}
         others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
         others.update(self._backend_drivers.descriptors(), self._notifier.descriptors())
+        others.update(self._report_reader.descriptors())
         if self._runner.is_connected:
             others.add(self._runner.fileno())
         was_woken = False
@@ -187,6 +190,7 @@ class Daemon(EventListener):
             self._sweep_driver.check(now, was_woken),
             self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
             self._usage_recorder.update(self._loop, self._driver_monitor.newest, now),
+            self._report_reader.update(now),
             self._notifier.update(
                 now,
                 has_events=self._has_jobs_changed,
@@ -217,6 +221,7 @@ class Daemon(EventListener):
             self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
             self._backend_drivers.next_deadline(), self._gpu_feed.next_deadline(),
             self._forecast_log.next_deadline(), self._notifier.next_deadline(),
+            self._report_reader.next_deadline(),
         )  # fmt: skip
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -384,6 +389,7 @@ class Daemon(EventListener):
         self._backend_drivers.close()
         self._usage_recorder.close()
         self._notifier.close()
+        self._report_reader.close()
         self._runner.close()
         self._db.close()
 
@@ -428,6 +434,9 @@ class Daemon(EventListener):
         self._has_jobs_changed = True  # also by recovery and orphans
         if verdict.cause == "lost":
             self._note(f"job {job} was lost: it started, but its exit code is unknown")
+
+    def trial_ended(self, job: int) -> None:
+        self._report_reader.trial_ended(job)
 
     def message(self, text: str) -> None:
         if text != self._last_message:  # do not repeat it with every retry
