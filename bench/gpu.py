@@ -134,7 +134,7 @@ def print_table(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--steps", type=int, default=3000)
+    parser.add_argument("--steps", type=int, default=5000)
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--model", default="mlp", choices=("mlp", "resnet", "transformer"))
     parser.add_argument("--gpu-mem", default="3G", help="memory that a job declares")
