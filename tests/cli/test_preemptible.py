@@ -112,7 +112,7 @@ def test_job_waits_while_no_preemptible_job_can_make_enough_room(lab: Lab) -> No
 
 def test_cancelled_job_does_not_keep_the_gpu(lab: Lab) -> None:
     command = "test $STOKER_ATTEMPT = 2 && exit 0; trap '' TERM; echo started; exec sleep 600"
-    first = start(lab, "--preemptible", "--grace", "0.5", command)
+    first = start(lab, "--preemptible", "--grace", "3", command)
     second = lab.submit("true")
     wait_until(lambda: lab.job(first)["gives_way_to"] is not None, what="the request")
     lab.ok("cancel", str(second))

@@ -111,6 +111,7 @@ def test_search_process_killed_while_it_prunes_loses_no_trial(quick: Lab) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # the pause doubles with each failure
 def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab) -> None:
     broken = quick.folder / "optuna"
     broken.mkdir()
@@ -123,7 +124,7 @@ def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab)
     assert "  paused    the search failed" in quick.ok("sweep", "show", "s")
     assert "paused" in quick.ok("sweep", "ls")
     broken.rename(quick.folder / "away")
-    quick.wait_until(lambda: ended(quick) == 4, timeout=60)
+    quick.wait_until(lambda: ended(quick) == 4, timeout=200)
     quick.wait_until(lambda: shown(quick)["paused"] is None)
 
 
