@@ -49,7 +49,7 @@ class Site:
 
     def measure(self, node: str, repeats: int) -> dict[str, list[int]]:
         """Start a server, open every screen `repeats` times, and stop the server."""
-        found = re.search(r"http://\S+#token=\S+", self.stoker("web", "--port", "0"))
+        found = re.search(r"http://\S+#token=\S+", self.stoker("web"))
         assert found is not None
         try:
             done = subprocess.run(

@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 
 from stoker.client.report_reader import Inbox, store_reports
-from stoker.client.reports import JobFiles, sweep_reports
+from stoker.client.reports import JobFiles, KnownReports, sweep_reports
 from stoker.store import sweeps
 from stoker.store.database import Database, open_database
 from tests.helpers import Gate
@@ -66,6 +66,22 @@ def test_reports_of_running_jobs_removed_jobs_and_other_jobs_are_not_stored(lab:
     assert stored(lab) == [None]
     gate.open()
     lab.wait()
+
+
+def test_reports_that_are_known_are_read_again_when_the_stored_ones_change(lab: Lab) -> None:
+    lab.ok("sweep", "--name", "mine", TRIAL, "x=1,2")
+    lab.wait()
+    files = JobFiles(str(lab.state_dir))
+    with closing(open_database(str(lab.state_dir))) as db:
+        row = sweeps.get(db, "mine")
+        known: KnownReports = {}
+        first = sweep_reports(db, files, row, known)
+        assert sweep_reports(db, files, row, known) == first  # the first call stored them
+        assert sorted(known) == [1, 2]
+        assert sweep_reports(db, files, row, known) == first
+        db.execute("UPDATE trials SET reports = (SELECT reports FROM trials WHERE number = 2)")
+        values = [one.row.metrics["loss"] for one in sweep_reports(db, files, row, known)]
+        assert values == [2, 2]
 
 
 def test_inbox_returns_each_id_once_and_ignores_other_words() -> None:

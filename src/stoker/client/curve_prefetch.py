@@ -15,6 +15,7 @@ from stoker.client.reports import Source
 from stoker.client.run_selection import Selection
 
 _FEWEST = 100  # fewer curves are read fast enough when they are asked for
+_DELAY = 2.0  # seconds until it begins: a screen that opens asks for more at the same time
 _REST = 0.5  # seconds of rest for each second of work
 _LARGEST_SHARE = 0.5  # of the cache
 _POINT_BYTES = 24
@@ -57,6 +58,8 @@ class CurvePrefetch:
         return True
 
     def _read(self, missing: list[tuple[Source, list[str]]]) -> None:
+        if self._stop.wait(_DELAY):
+            return
         for source, names in missing:
             begin = time.monotonic()
             self._cache.lines(source, names)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from stoker.client.failure_groups import FailureGroup, trial_failures
-from stoker.client.metric_cache import Reports
+from stoker.client.metric_cache import LruCache, Reports
 from stoker.client.notes import full_note_json, sweep_note_json
-from stoker.client.reports import Reported, sweep_reports
+from stoker.client.reports import KnownReports, Reported, sweep_reports
 from stoker.client.sweep_choices import choices
 from stoker.client.sweep_states import sweep_state
 from stoker.client.table_columns import (
@@ -46,6 +46,7 @@ class SweepCache:
         self._reports = reports
         self._counts: ThrottledCache[dict[str, int]] = ThrottledCache()
         self._reported: ThrottledCache[list[Reported]] = ThrottledCache(factor=4.0, max_entries=4)
+        self._known: LruCache[KnownReports] = LruCache(4)  # by sweep
         self._bests: ThrottledCache[dict[str, object] | None] = ThrottledCache(
             factor=20.0, min_seconds=1.0
         )
@@ -219,7 +220,14 @@ class SweepCache:
 
     def reported_of(self, db: Database, row: SweepRow) -> list[Reported]:
         """All trials of a sweep with their reports; callers must not change them."""
-        return self._reported.get(row.id, lambda: sweep_reports(db, self._reports.places, row))
+        return self._reported.get(row.id, lambda: self._read(db, row))
+
+    def _read(self, db: Database, row: SweepRow) -> list[Reported]:
+        known = self._known.get(row.id)
+        if known is None:
+            known = {}
+            self._known.put(row.id, known)
+        return sweep_reports(db, self._reports.places, row, known)
 
 
 def _missing(db: Database, row: SweepRow) -> int:
