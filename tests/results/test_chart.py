@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.results.chart import Curve, average, group_curves, over_time, ranks, smooth, thin
+from stoker.results.chart import (
+    Curve,
+    average,
+    group_curves,
+    over_time,
+    ranks,
+    reduced,
+    smooth,
+    thin,
+)
+from stoker.results.curves import downsample
 from stoker.results.table import Row, group
 
 finite = st.floats(-1e6, 1e6)
@@ -37,6 +47,16 @@ def test_smoothing_is_the_weighted_mean_of_the_values_so_far(
         pairs = zip(weights, values, strict=False)
         expected = math.fsum(w * y for w, y in pairs) / math.fsum(weights)
         assert found[place] == pytest.approx(expected, rel=1e-6, abs=1e-4)
+
+
+@given(
+    st.lists(st.floats(-9, 9) | st.sampled_from([0.0, math.nan, math.inf]), max_size=80),
+    st.integers(0, 40),
+)
+def test_reduced_curve_has_the_points_that_downsample_keeps(ys: list[float], count: int) -> None:
+    curve = Curve(array("d", range(len(ys))), array("d", ys))
+    expected = downsample(curve.points(), count)
+    assert repr(reduced(curve, count).points()) == repr(expected)
 
 
 def test_smoothing_of_a_constant_is_the_constant_from_the_start() -> None:

@@ -3,7 +3,6 @@ the numbers, for `stoker plot` and for the web UI."""
 
 from __future__ import annotations
 
-from array import array
 from math import isfinite
 
 from stoker.client.curve_cache import CurveCache
@@ -22,10 +21,10 @@ from stoker.results.chart import (
     group_curves,
     over_time,
     ranks,
+    reduced,
     smoothed,
     thin,
 )
-from stoker.results.curves import downsample
 from stoker.sweeps.spec import Metric, read_metric
 
 MAX_METRICS = 30
@@ -167,10 +166,7 @@ class _ChartMaker:
         return over_time(line.times, line.values, run.started_at)
 
     def _reduced(self, curve: Curve) -> Curve:
-        if len(curve.xs) <= self._request.points:
-            return curve
-        points = downsample(curve.points(), self._request.points)
-        return Curve(array("d", [x for x, _ in points]), array("d", [y for _, y in points]))
+        return reduced(curve, self._request.points)
 
     def _bands(self, runs: list[Run], metric: Metric, curves: list[Curve | None]) -> list[Band]:
         request = self._request
