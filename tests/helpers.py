@@ -17,7 +17,7 @@ class Gate:
     @property
     def wait(self) -> str:
         """Shell text that registers the job and waits for the gate."""
-        return f"echo $$ >> '{self.arrivals}'; until [ -e '{self.path}' ]; do sleep 0.02; done"
+        return f"echo $$ >> '{self.arrivals}'; until [ -e '{self.path}' ]; do sleep 0.05; done"
 
     def arrived(self) -> list[int]:
         """PIDs of the jobs that wait at the gate."""

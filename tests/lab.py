@@ -208,9 +208,13 @@ def wait_until(condition: Callable[[], object], timeout: float = 30, what: str =
     """Poll until the condition is true; fail with its last value."""
     deadline = time.monotonic() + timeout
     while True:
+        begin = time.monotonic()
         value = condition()
         if value:
             return
-        if time.monotonic() > deadline:
+        now = time.monotonic()
+        if now > deadline:
             raise AssertionError(f"timeout after {timeout}s: {what or condition} ({value!r})")
-        time.sleep(0.01)  # the only sleep in tests that wait for other processes
+        # The only sleep in tests that wait for other processes. A condition that runs a command
+        # leaves the processor to the process that it waits for.
+        time.sleep(min(0.5, max(0.01, 1.5 * (now - begin))))

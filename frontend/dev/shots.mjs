@@ -29,6 +29,7 @@ for (const count of [0, 30, 10_000]) {
           log: `/jobs/${live.id}/log`,
           sweeps: '/sweeps',
           sweep: '/sweeps/brave-otter',
+          compare: '/compare?runs=brave-otter',
           submit: '/submit',
           sweepform: '/submit?kind=sweep',
           history: '/history',
@@ -53,8 +54,6 @@ for (const count of [0, 30, 10_000]) {
       await page.waitForSelector('.gpu');
       for (const [name, path] of Object.entries(screens)) {
         if (only && !`${name}-${count}-${size}-${theme}`.includes(only)) continue;
-        if (theme === 'dark' && !['overview', 'job', 'sweep', 'log', 'submit'].includes(name))
-          continue;
         await page.goto(`${fake.url}/#${path}`);
         await page.waitForTimeout(500);
         if (name === 'sweepform') {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +26,7 @@ from stoker.supervisor.warm.fork_servers import (
     confirm,
 )
 from stoker.supervisor.warm.server_keys import server_environment
+from stoker.supervisor.wire import Wire
 from tests.lab import wait_until
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -114,6 +117,35 @@ def test_nothing_is_executed_before_the_start_is_confirmed(
     assert not (tmp_path / "ran").exists()
 
 
+def test_job_does_not_inherit_the_files_of_jobs_that_were_requested_with_it(
+    servers: ForkServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request = _request(tmp_path)
+    first = _start(servers, request)  # the server is ready now
+    first.control.close()
+    assert _exit_status(first.pid) == -61
+    sent: list[tuple[bytes, list[int]]] = []
+
+    def send(wire: Wire, kind: str, fields: dict[str, object], descriptors: list[int]) -> None:
+        sent.append((json.dumps([kind, fields]).encode() + b"\n", descriptors))
+        if len(sent) == 2:  # both in one packet, as after a backlog
+            data, files = b"".join(one[0] for one in sent), sent[0][1] + sent[1][1]
+            socket.send_fds(wire.socket, [data], files)
+            for descriptor in files:
+                os.close(descriptor)
+
+    monkeypatch.setattr(Wire, "send", send)
+    for attempt in (2, 3):
+        assert servers.start(request._replace(attempt=attempt), _files()) is None
+    found: list[Forked | NotForked] = []
+    wait_until(lambda: found.extend(servers.poll(time.monotonic())) or len(found) == 2)
+    one, other = (event for event in found if isinstance(event, Forked))
+    assert len(os.listdir(f"/proc/{one.pid}/fd")) == len(os.listdir(f"/proc/{other.pid}/fd"))
+    for event in (one, other):
+        event.control.close()
+        assert _exit_status(event.pid) == -61
+
+
 def test_cancelled_start_executes_nothing(servers: ForkServers, tmp_path: Path) -> None:
     request = _request(tmp_path, code="open('ran', 'w').close()")
     event = _start(servers, request)
@@ -169,6 +201,16 @@ def test_start_is_refused_while_all_servers_are_busy(servers: ForkServers, tmp_p
     assert why == "4 fork servers are starting jobs"
     for descriptor in files:
         os.close(descriptor)
+
+
+def test_server_that_was_just_forked_can_be_ended(servers: ForkServers, tmp_path: Path) -> None:
+    """It may not have its own process group yet."""
+    for attempt in range(20):
+        assert servers.start(_request(tmp_path, attempt=attempt), _files()) is None
+        (pid,) = servers.started
+        servers.started.clear()
+        servers.close()
+        wait_until(lambda pid=pid: os.waitpid(pid, os.WNOHANG)[0], what="its end")  # type: ignore[misc]
 
 
 def test_imports_that_take_too_long_end_in_a_cold_start(

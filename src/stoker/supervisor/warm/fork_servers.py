@@ -109,7 +109,8 @@ class _Server:
         """Kill it, and what its imports have started. Its jobs are not in its process group."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self.handle, signal.SIGSTOP)  # raises if it was reaped
-            os.killpg(self.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it was just forked and has no group yet
+                os.killpg(self.pid, signal.SIGKILL)
             signal.pidfd_send_signal(self.handle, signal.SIGKILL)
         os.close(self.handle)
         self.wire.close()
