@@ -138,7 +138,12 @@ def test_job_does_not_inherit_the_files_of_jobs_that_were_requested_with_it(
     for attempt in (2, 3):
         assert servers.start(request._replace(attempt=attempt), _files()) is None
     found: list[Forked | NotForked] = []
-    wait_until(lambda: found.extend(servers.poll(time.monotonic())) or len(found) == 2)
+
+    def poll() -> bool:
+        found.extend(servers.poll(time.monotonic()))
+        return len(found) == 2
+
+    wait_until(poll)
     one, other = (event for event in found if isinstance(event, Forked))
     assert len(os.listdir(f"/proc/{one.pid}/fd")) == len(os.listdir(f"/proc/{other.pid}/fd"))
     for event in (one, other):

@@ -189,9 +189,7 @@ class Server:
         while os.getppid() == own:  # until the subreaper is our parent
             time.sleep(0.0002)
         self._channel.close()
-        for (
-            descriptor
-        ) in self._descriptors:  # of jobs whose requests arrived together with this one
+        for descriptor in self._descriptors:  # of jobs whose requests arrived with this one
             os.close(descriptor)
         return forked_job.Job(fields, descriptors)
 
