@@ -6,11 +6,15 @@ const [link, repeats] = process.argv.slice(2);
 const SCREENS = {
   'sweep, curves and table': [
     '#/sweeps/big',
-    () => document.querySelectorAll('.legend li').length >= 40 && document.querySelector('table[aria-label=Trials] tbody td'),
+    () =>
+      document.querySelectorAll('.legend li').length >= 40 &&
+      document.querySelector('table[aria-label=Trials] tbody td'),
   ],
   'sweep, curves in groups': [
     '#/sweeps/big?group=lr',
-    () => document.querySelectorAll('.legend li').length >= 10 && document.querySelector('table[aria-label=Trials] tbody td'),
+    () =>
+      document.querySelectorAll('.legend li').length >= 10 &&
+      document.querySelector('table[aria-label=Trials] tbody td'),
   ],
   'comparison of 20 trials': ['#/compare?runs=big', () => document.querySelector('.compare .best')],
   history: ['#/history', () => document.querySelector('table tbody td')],
@@ -33,7 +37,9 @@ for (let round = 0; round < Number(repeats); round++) {
     const begin = performance.now();
     await page.goto(`${base.origin}/${hash}`, { waitUntil: 'commit' });
     await page.waitForFunction(isDrawn, null, { polling: 'raf', timeout: 60_000 });
-    await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+    await page.evaluate(
+      () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
+    );
     (found[name] ??= []).push(Math.round(performance.now() - begin));
     await page.close();
   }
