@@ -77,11 +77,12 @@ def test_waiting_threads_see_a_cancelled_future_despite_a_bad_callback(here: Lab
     def bad(_: object) -> None:
         raise SystemExit("from a callback")
 
-    future = Executor(hold=True).submit(job_functions.add, 1)
-    future.add_done_callback(bad)
-    with pytest.raises(SystemExit):
-        future.cancel()  # on the caller's thread, as with any future
-    assert concurrent.futures.wait([future], timeout=60).done == {future}
+    with Executor(hold=True) as executor:
+        future = executor.submit(job_functions.add, 1)
+        future.add_done_callback(bad)
+        with pytest.raises(SystemExit):
+            future.cancel()  # on the caller's thread, as with any future
+        assert concurrent.futures.wait([future], timeout=60).done == {future}
 
 
 def test_callback_may_wait_for_another_future_and_shut_down(here: Lab) -> None:
