@@ -173,6 +173,8 @@ class Lab:
 
     def close(self) -> None:
         """Kill all processes of this lab, even those that are just starting."""
+        # The runner is starting a daemon; the environment of a process cannot be read during exec.
+        is_restarting = self.runner_pid() is not None and self.daemon_pid() is None
         while self.daemon_pid() is not None:  # SIGTERM: the runner would restart a killed daemon
             self._kill(self.daemon_pid, signal.SIGTERM)
         self._kill(self.runner_pid, signal.SIGKILL)
@@ -181,8 +183,11 @@ class Lab:
             kill_processes.kill_all(base, timeout=5)
             JobCgroups.load(str(self.state_dir)).close()
         killed: set[int] = set()
-        while new := self._kill_by_environment() - killed:  # they may fork during the scan
+        scans = 20 if is_restarting else 1
+        while scans:
+            new = self._kill_by_environment() - killed
             killed |= new
+            scans -= not new  # they may fork during the scan
 
     def _kill_by_environment(self) -> set[int]:
         """Kill the processes that were started for this state folder; returns their PIDs."""
