@@ -1,8 +1,8 @@
 """Repeats the tests that failed in a parallel run, one after the other on a quiet machine.
 
-    pytest -n 4 || python -m tests.second_run
+    pytest -n 5 || python -m tests.second_run
 
-Four processes share two cores with real daemons, clusters and browsers, and now and then one
+Five processes share two cores with real daemons, clusters and browsers, and now and then one
 misses a time limit. A few such failures are repeated, and listed as unstable if they pass: each of
 them is a defect of a test, or of Stoker, to be fixed. Many failures are not repeated.
 """
