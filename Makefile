@@ -14,7 +14,7 @@ demo: $(VENV)/installed
 	@$(BIN)/python examples/demo.py
 
 test: system-packages lint
-	$(BIN)/pytest -n 5 || $(BIN)/python -m tests.second_run
+	$(BIN)/pytest -n 4 || $(BIN)/python -m tests.second_run
 
 fast: system-packages $(VENV)/dev
 	$(BIN)/pytest -n 4 -m "not slow"
