@@ -10,10 +10,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +101,18 @@ class Lab:
         job: dict[str, Any] = json.loads(self.ok("show", str(id), "--json"))["jobs"][0]
         return job
 
+    def rows(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
+        """Rows of the database: what tests poll, without the cost of a command."""
+        if not (self.state_dir / "queue.db").exists():
+            return []
+        with closing(sqlite3.connect(self.state_dir / "queue.db")) as connection:
+            return connection.execute(sql, values).fetchall()
+
     def state(self, id: int) -> str:
-        return str(self.job(id)["state"])
+        return str(self.rows("SELECT state FROM jobs WHERE id = ?", id)[0][0])
 
     def states(self) -> dict[int, str]:
-        jobs = json.loads(self.ok("ls", "--state", "all", "-n", "100000", "--json"))["jobs"]
-        return {job["id"]: job["state"] for job in jobs}
+        return dict(self.rows("SELECT id, state FROM jobs"))
 
     def log(self, id: int) -> str:
         return self.ok("log", str(id))
@@ -150,8 +158,6 @@ class Lab:
 
     def tag_base(self) -> int | None:
         """The base of the process tags of this lab's jobs."""
-        import sqlite3
-
         path = self.state_dir / "queue.db"
         if not path.exists():
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -40,17 +39,6 @@ class SlurmLab(Lab):
         return [int(id) for id in self.ok(*words, input="\n".join(lines), **kwargs).split()]
 
     # -- what is known ---------------------------------------------------------------------------
-
-    def state(self, id: int) -> str:
-        """The state of a job, without the cost of a command."""
-        return str(self.rows(f"SELECT state FROM jobs WHERE id = {id}")[0][0])
-
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        connection = sqlite3.connect(self.state_dir / "queue.db")
-        try:
-            return connection.execute(sql).fetchall()
-        finally:
-            connection.close()
 
     def allocations(self) -> list[tuple[str, str | None, str | None]]:
         """State, Slurm id and reason of all allocations."""

@@ -306,6 +306,7 @@ def test_stoker_commands_work_on_the_same_queue(lab: PeasyLab) -> None:
 def test_jobs_of_higher_priority_start_first(lab: PeasyLab) -> None:
     lab.serve(gpus="0")
     gate = lab.add_gate()
+    lab.wait_for("Running", gate.id)
     order = lab.work / "order"
 
     def add(mark: str, **fields: Any) -> int:

@@ -60,6 +60,7 @@ def test_client_does_not_migrate_under_an_older_daemon(old_queue: Lab) -> None:
     found = as_json(old_queue.run("doctor", "--json").stdout)["findings"]
     assert any("is older than this command" in one["what"] for one in found)
     os.close(lock)
+    old_queue.ok("ls")
     assert len(old_queue.states()) == 3
     assert schema_of(old_queue.state_dir) == SCHEMA_VERSION
 

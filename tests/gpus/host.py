@@ -89,6 +89,7 @@ class GpuLab(Lab):
         arrived = len(gate.arrived())
         job = self.submit(*options, hold_memory(gate, size) if size else gate.wait)
         gate.wait_for(arrived + 1)
+        self.wait_until(lambda: self.state(job) == "running", what=f"job {job} running")
         return job
 
     def stay_awake(self, gate: Gate) -> int:

@@ -53,37 +53,34 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
-def kill(lab: Lab, module: str) -> bool:
-    """Kill such a process; False if there is none, because all trials have finished.
-
-    A search process that died while nothing was to be asked is replaced when it is needed.
-    """
-    lab.wait_until(lambda: helpers(lab, module) or ended(lab) >= 8, what=module)
-    found = helpers(lab, module)
-    for pid in found:
-        os.kill(pid, signal.SIGKILL)
-    return bool(found)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["stoker.sweep_control.sweep_driver", "stoker.sweeps.search.search_process"]
 )
 def test_search_continues_after_repeated_kills(quick: Lab, module: str) -> None:
-    go = quick.folder / "go"
-    late = f"test $STOKER_TRIAL -le 8 || while ! test -e {go}; do sleep 0.05; done; {COMMAND[0]}"
-    quick.ok("sweep", "-n", "s", "-N", "12", *SEARCH, late, COMMAND[1])
-    for enough in (0, 2):
-        quick.wait_until(lambda enough=enough: ended(quick) >= enough, 60)  # type: ignore[misc]
-        quick.wait_until(lambda: kill(quick, module), 60)
-    for enough in (4, 8):
-        quick.wait_until(lambda enough=enough: ended(quick) >= enough, 60)  # type: ignore[misc]
-        kill(quick, module)  # it may be restarting
-    go.touch()
-    quick.wait_until(lambda: ended(quick) == 12, 60)
+    last = quick.folder / "last"  # later trials wait
+    last.write_text("0\n")
+    hold = f"while test $STOKER_TRIAL -gt $(cat {last}); do sleep 0.05; done; {COMMAND[0]}"
+    quick.ok("sweep", "-n", "s", "-N", "12", *SEARCH, hold, COMMAND[1])
+    for finished in (0, 2, 4, 8):
+        quick.wait_until(lambda n=finished: ended(quick) == n)  # type: ignore[misc]
+        # Two trials that this process proposed are running, so it is there.
+        quick.wait_until(lambda n=finished: len(quick.states()) == n + 2)  # type: ignore[misc]
+        quick.wait_until(lambda: helpers(quick, module))
+        for pid in helpers(quick, module):
+            os.kill(pid, signal.SIGKILL)
+        replace(last, f"{finished + (2 if finished < 4 else 4)}\n")
+    quick.wait_until(lambda: ended(quick) == 12)
     assert (shown(quick)["stopped"], shown(quick)["paused"]) == (None, None)
     assert len(set(points(quick))) == 12
     quick.wait_until(lambda: "finished" in quick.ok("sweep", "ls"))
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file that jobs read at the same time."""
+    new = path.with_suffix(".new")
+    new.write_text(text)
+    new.rename(path)
 
 
 @pytest.mark.slow
