@@ -50,10 +50,13 @@ class Screen:
 
 @asynccontextmanager
 async def top(
-    lab: Lab, *, size: tuple[int, int] = (100, 30), text: str = ""
+    lab: Lab,
+    *,
+    size: tuple[int, int] = (100, 30),
+    text: str = "",
+    settings: Settings | None = None,
 ) -> AsyncIterator[Screen]:
-    settings = Settings(str(lab.state_dir), devices="2", cores=64)
-    app = TopApp(settings, text=text)
+    app = TopApp(settings or Settings(str(lab.state_dir), devices="2", cores=64), text=text)
     async with app.run_test(size=size) as pilot:
         screen = Screen(app, pilot)
         await screen.until(lambda: app.board.state is not None)

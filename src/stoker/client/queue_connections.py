@@ -17,7 +17,7 @@ class _Local(threading.local):
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.queues: dict[Settings, _OwnQueue] = {}
+        self.queues: list[_OwnQueue] = []  # the oldest first
 
 
 class _OwnQueue(Queue):
@@ -53,10 +53,12 @@ def thread_queue(settings: Settings, *, creates: bool = True) -> Queue:
     """
     if _local.pid != os.getpid():
         _forked.append(_local.queues)  # closing them here would drop the parent's locks
-        _local.pid, _local.queues = os.getpid(), {}
-    queue = _local.queues.get(settings)
+        _local.pid, _local.queues = os.getpid(), []
+    # Compared, not hashed: settings contain tables.
+    queue = next((one for one in _local.queues if one.settings == settings), None)
     if queue is not None and not queue.is_current():
-        _local.queues.pop(settings).close()
+        _local.queues.remove(queue)
+        queue.close()
         queue = None
     if queue is None:
         if not creates and _inode(settings.state_dir) is None:
@@ -65,8 +67,9 @@ def thread_queue(settings: Settings, *, creates: bool = True) -> Queue:
                 "the state folder was deleted or moved",
             )
         if len(_local.queues) >= _MAX_QUEUES:
-            _local.queues.pop(next(iter(_local.queues))).close()
-        queue = _local.queues[settings] = _OwnQueue(settings)
+            _local.queues.pop(0).close()
+        queue = _OwnQueue(settings)
+        _local.queues.append(queue)
     return queue
 
 
@@ -74,7 +77,7 @@ def close_thread_queues() -> None:
     """Close the connections of this thread."""
     if _local.pid == os.getpid():
         while _local.queues:
-            _local.queues.popitem()[1].close()
+            _local.queues.pop().close()
 
 
 atexit.register(close_thread_queues)  # of the main thread
