@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,23 @@ def test_only_three_snapshots_are_kept(tmp_path: Path) -> None:
         backups.take(db)
     names = [os.path.basename(path) for path in backups.newest(str(tmp_path))]
     assert names == ["5.db", "4.db", "3.db"]
+
+
+def test_snapshots_taken_at_the_same_time_do_not_share_a_file(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
+    add(db, *[a_spec() for _ in range(500)])
+
+    def take_ten(_: int) -> None:
+        other = open_database(str(tmp_path))
+        for _ in range(10):
+            backups.take(other)
+        other.close()
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(take_ten, range(2)))  # raises what one of them raised
+    paths = backups.newest(str(tmp_path))
+    assert [os.path.basename(path) for path in paths] == ["20.db", "19.db", "18.db"]
+    assert all(backups.is_sound(path) for path in paths)
 
 
 def test_job_that_moves_between_two_states_is_listed_once(tmp_path: Path) -> None:

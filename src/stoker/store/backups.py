@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
 import time
@@ -53,15 +54,20 @@ def take(db: Database) -> None:
     """Write a snapshot into the state folder. Reads every page, so it raises if one is damaged."""
     place = os.path.join(db.folder, _FOLDER)
     os.makedirs(place, 0o700, exist_ok=True)
-    known = newest(db.folder)
-    number = _number(os.path.basename(known[0])) + 1 if known else 1
-    unfinished = os.path.join(place, "unfinished")
-    if os.path.exists(unfinished):
-        os.unlink(unfinished)
-    db.execute("VACUUM INTO ?", (unfinished,))
-    os.rename(unfinished, os.path.join(place, f"{number}.db"))
-    for path in known[_KEPT - 1 :]:
-        os.unlink(path)
+    lock = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one at a time: `unfinished` is one file
+        known = newest(db.folder)
+        number = _number(os.path.basename(known[0])) + 1 if known else 1
+        unfinished = os.path.join(place, "unfinished")
+        if os.path.exists(unfinished):
+            os.unlink(unfinished)
+        db.execute("VACUUM INTO ?", (unfinished,))
+        os.rename(unfinished, os.path.join(place, f"{number}.db"))
+        for path in known[_KEPT - 1 :]:
+            os.unlink(path)
+    finally:
+        os.close(lock)
 
 
 def is_sound(path: str) -> bool:
