@@ -270,15 +270,19 @@ def test_job_that_is_held_in_slurm_says_so_and_runs_after_its_release(slurm_lab:
 def test_requeue_in_slurm_loses_the_running_job_and_keeps_the_rest(
     new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
 ) -> None:
+    """Also if the signal of Slurm reaches the job long before it reaches the worker."""
     cluster = new_slurm(nodes=1, gpus=1, requeue_delay=5)
     lab = new_slurm_lab(cluster)
     gate, runs = Gate(lab.folder), Executions(lab)
     jobs = lab.submit_lines([runs.command(gate.wait)] * 3)
-    gate.wait_for()
-    engine_id = lab.engine_ids()[0]
+    (inner,) = gate.wait_for()
+    (worker,) = worker_pids(cluster)
+    (engine_id,) = lab.wait_submitted()
     cluster.run("scontrol", "update", f"JobId={engine_id}", "Requeue=1")
-    cluster.run("scontrol", "requeue", engine_id)
-    wait_until(lambda: not worker_pids(cluster), 30, "the end of the worker")
+    with cluster.paused_slurmd("n1"):
+        cluster.run("scontrol", "requeue", engine_id)
+        os.kill(cluster.host("n1").pid_outside(inner) or 0, signal.SIGTERM)
+        wait_until(lambda: not is_alive(worker), 60, "the end of the worker")
     gate.open()
     cluster.try_run("scontrol", "update", f"JobId={engine_id}", "StartTime=now")
     lab.finish()

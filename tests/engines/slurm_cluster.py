@@ -20,7 +20,8 @@ import socket
 import stat
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -231,6 +232,19 @@ class SlurmCluster:
         """Kill only the daemon of a node; its jobs continue to run."""
         self._stop(f"slurmd-{node}", signal.SIGKILL)
 
+    @contextmanager
+    def paused_slurmd(self, node: str) -> Iterator[None]:
+        """Stop the daemon of a node for a while: it sends no signals to jobs."""
+        pid = self._daemons[f"slurmd-{node}"]
+        os.kill(pid, signal.SIGSTOP)
+        # nsenter, its parent, stops too, and continues it.
+        parent = int(_stat(pid)[1])
+        wait_until(lambda: _stat(parent)[0] == "T", what="the stop of nsenter")
+        try:
+            yield
+        finally:
+            os.kill(parent, signal.SIGCONT)
+
     def kill_node(self, node: str) -> None:
         """Kill the daemon of a node and all its jobs at once, as a power failure does."""
         self._hosts.pop(node).stop()
@@ -363,6 +377,11 @@ class SlurmCluster:
             nodes = "" if "Nodes=" in options else "Nodes=ALL "
             lines.append(f"PartitionName={name} {nodes}State=UP {options}")
         return "\n".join(lines) + "\n"
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent and further fields of a process."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
 
 
 def _connects(port: int) -> bool:

@@ -44,6 +44,7 @@ from stoker.store import attempts
 from stoker.store.database import Database, open_database
 from stoker.store.meta import tag_base
 from stoker.supervisor.logs import job_folder, log_path
+from stoker.supervisor.messages import RunnerEvent
 
 _POLL_SECONDS = 1.0  # between two looks at stops.jsonl
 _SYNC_SECONDS = 0.5  # an event is visible to the driver after this long
@@ -164,7 +165,7 @@ class Worker(EventListener):
                 self.db, self.source, self._host(), self.gpus, settings, self,
                 lambda job, number: log_path(header.files, job, number),
                 lambda job: job_folder(header.files, job),
-                on_signal=self._on_signal, chunk=self._folder,
+                on_signal=self._on_signal, on_events=self._received, chunk=self._folder,
             )  # fmt: skip
             self.foreground.work(self._before_wait)
             self._write_held_at_end()
@@ -355,17 +356,30 @@ class Worker(EventListener):
             "system_seconds": outcome.system_seconds, "max_rss_bytes": outcome.max_rss_bytes,
             "gpu_memory": memory, "gpu_use": use, "gpu_energy": energy,
         }  # fmt: skip
-        if outcome.reason is None and outcome.status in _BY_SIGTERM:
-            # Before the loop starts the next job, look whether the engine ends the allocation.
-            time.sleep(_SIGTERM_SECONDS)
-            self.foreground.handle_signals()
+        if outcome.reason is None and outcome.status:
             if self._is_terminated:
                 fields["cause"] = TERMINATED
-        if outcome.reason is None and outcome.status:
             self._held.append((time.monotonic() + _HOLD_SECONDS, fields))
             return
         self._events.write("ended", **fields)
         self._wrote()
+
+    def _received(self, events: list[RunnerEvent]) -> None:
+        """Before the loop starts the next job: if SIGTERM ended one, it may be the engine's."""
+        ends = (event for event in events if isinstance(event, Outcome) and event.reason is None)
+        if any(end.status in _BY_SIGTERM for end in ends) and self._is_ending():
+            self._on_signal(signal.SIGTERM)
+
+    def _is_ending(self) -> bool:
+        """Ask Slurm whether it ends the allocation; without an answer, give its signal a moment."""
+        if "SLURM_JOB_ID" in os.environ:
+            from stoker.backends.slurm.commands import is_ending
+
+            answer = is_ending(os.environ["SLURM_JOB_ID"])
+            if answer is not None:
+                return answer
+        time.sleep(_SIGTERM_SECONDS)
+        return False
 
     def _write_held(self, now: float) -> None:
         while self._held and (self._is_terminated or now >= self._held[0][0]):

@@ -26,6 +26,7 @@ from stoker.store.database import Database
 from stoker.store.submit import Submission
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.foreground_jobs import ForegroundJobs
+from stoker.supervisor.messages import RunnerEvent
 from stoker.supervisor.process_table import Process, read_processes
 
 TYPE_CHECKING = False
@@ -76,6 +77,7 @@ class Foreground:
         *,
         cancels_at_once: bool = False,
         on_signal: Callable[[int], bool] | None = None,
+        on_events: Callable[[list[RunnerEvent]], None] | None = None,
         chunk: str | None = None,
     ) -> None:
         """`chunk`: the folder of a backend's chunk, if a worker runs its jobs."""
@@ -97,6 +99,7 @@ class Foreground:
         self._signals: list[int] = []
         self._cancels_at_once = cancels_at_once  # for a single command: the first Ctrl-C cancels it
         self._on_own_signal = on_signal  # returns True if it handled the signal
+        self._on_events = on_events  # called before the loop decides what to start next
         self._event_poll = EventPoll()
 
     def finished_one(self) -> None:
@@ -164,7 +167,11 @@ class Foreground:
             while self._has_more():
                 self.handle_signals()
                 self._read()
-                self._loop.receive(self._parent.events()[0])
+                events = self._parent.events()[0]
+                self._loop.receive(events)
+                if events and self._on_events is not None:
+                    self._on_events(events)
+                    self.handle_signals()
                 self._loop.tick()
                 if self._driver_monitor is not None:
                     self._driver_monitor.observe(self._loop, self._listener, time.monotonic())

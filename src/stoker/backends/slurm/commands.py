@@ -47,7 +47,25 @@ def slurm_environment(added: Mapping[str, str] = {}) -> dict[str, str]:
     }
 
 
-def run_slurm(argv: list[str], stdin: str | None = None, added: Mapping[str, str] = {}) -> str:
+def is_ending(job: str) -> bool | None:
+    """Whether Slurm ends this job, for another process of it; None: Slurm does not say.
+
+    Slurm changes the state before it sends signals. A preempted job runs on for its grace time.
+    """
+    try:
+        text = run_slurm(["squeue", "-h", "-O", "State:30,PreemptTime:30", "-j", job], timeout=10.0)
+    except (Unreachable, Rejected):
+        return None
+    words = text.split()
+    return None if len(words) != 2 else words[0] != "RUNNING" or words[1].isdigit()
+
+
+def run_slurm(
+    argv: list[str],
+    stdin: str | None = None,
+    added: Mapping[str, str] = {},
+    timeout: float = TIMEOUT_SECONDS,
+) -> str:
     """Return what a command prints. Raises Unreachable or Rejected."""
     env = slurm_environment(added)
     name, *arguments = argv
@@ -55,7 +73,7 @@ def run_slurm(argv: list[str], stdin: str | None = None, added: Mapping[str, str
     try:
         done = subprocess.run(
             [program, *arguments], input=stdin, capture_output=True, text=True, errors="replace",
-            timeout=TIMEOUT_SECONDS, env=env, check=False,
+            timeout=timeout, env=env, check=False,
             stdin=subprocess.DEVNULL if stdin is None else None,
         )  # fmt: skip
     except FileNotFoundError:
@@ -63,9 +81,7 @@ def run_slurm(argv: list[str], stdin: str | None = None, added: Mapping[str, str
     except OSError as error:
         raise Unreachable(f"cannot run `{name}`: {error.strerror}") from None
     except subprocess.TimeoutExpired:
-        raise Unreachable(
-            f"Slurm does not answer: `{name}` ran for {TIMEOUT_SECONDS:.0f} s"
-        ) from None
+        raise Unreachable(f"Slurm does not answer: `{name}` ran for {timeout:.0f} s") from None
     if done.returncode == 0:
         return done.stdout
     text = error_text(done.stderr or done.stdout) or f"exit code {done.returncode}"
