@@ -76,40 +76,49 @@ class Sshd:
             return sock.connect_ex(("127.0.0.1", self.port)) == 0
 
     def connections(self) -> list[int]:
-        """The processes of open connections."""
-        found = []
-        for entry in os.listdir("/proc"):
-            if entry.isdigit():
-                try:
-                    fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
-                except OSError:
-                    continue
-                if int(fields[1]) == self.process.pid and fields[0] != "Z":
-                    found.append(int(entry))
-        return found
+        """The first process of each open connection."""
+        parents = _sshd_processes()
+        return [pid for pid, parent in parents.items() if parent == self.process.pid]
 
     def cut(self) -> None:
         """Kill all connections; clients may connect again."""
-        killed = self.connections()
-        for pid in killed:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-        wait_until(
-            lambda: not set(killed) & set(self.connections()), what="the end of the connections"
-        )
+        killed = self._kill_connections()
+        wait_until(lambda: not killed & set(_sshd_processes()), what="the end of the connections")
 
     def stop(self) -> None:
         """Stop the server and kill all connections."""
-        found = self.connections()
+        self.process.send_signal(signal.SIGSTOP)  # it accepts no more
+        self._kill_connections()
         self.process.kill()
         self.process.wait()
+
+    def _kill_connections(self) -> set[int]:
+        """Since OpenSSH 9.8, a child of the first process serves a connection, for root too."""
+        parents, found = _sshd_processes(), {self.process.pid}
+        while more := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= more
+        found.remove(self.process.pid)
         for pid in found:
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
+        return found
+
+
+def _sshd_processes() -> dict[int, int]:
+    """The processes of all ssh servers, with their parents."""
+    found = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                name, _, rest = Path(f"/proc/{entry}/stat").read_text().rpartition(") ")
+            except OSError:
+                continue
+            state, parent = rest.split()[:2]
+            if "(sshd" in name and state != "Z":
+                found[int(entry)] = int(parent)
+    return found
 
 
 class SshBox:
