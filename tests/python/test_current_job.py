@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,19 @@ def test_current_job_reads_the_environment(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("STOKER_PARAMS", "[1]")
     with pytest.raises(ValueError, match="STOKER_PARAMS is not a JSON object"):
         _ = run.params
+
+
+def test_should_stop_follows_the_monotonic_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time limit does: a wall clock that is set must not end a job early, or never."""
+    monkeypatch.setenv("STOKER_WARN_SECONDS", "60")
+    now = time.time()
+    for deadline, is_near in ((now + 4000.5, False), (now + 30.5, True)):
+        monkeypatch.setenv("STOKER_DEADLINE", str(deadline))
+        assert current().should_stop() is is_near
+        for jump in (-7200, 30 * 365 * 86400):
+            with monkeypatch.context() as patch:
+                patch.setattr("time.time", lambda jump=jump: now + jump)
+                assert current().should_stop() is is_near
 
 
 class Scalar:

@@ -79,7 +79,11 @@ class Worker(EventListener):
         self._look_at = 0.0
         self._sync_at: float | None = None
         self._is_terminated = False
-        self._end_at: float | None = None  # when the allocation ends, if a signal announced it
+        # When the allocation ends (monotonic), if Slurm or a signal announced it.
+        self._end_at: float | None = None
+        end = os.environ.get("SLURM_JOB_END_TIME", "")
+        if end.isdigit():
+            self._end_at = self._started_at + float(end) - time.time()
         self._held: list[tuple[float, dict[str, object]]] = []  # ends that are not written yet
         self._stopped_at_end: set[int] = set()
         self._multi_node: MultiNodeStops | None = None
@@ -226,9 +230,6 @@ class Worker(EventListener):
         """Seconds until the engine ends the allocation; None if that is not known."""
         if self._end_at is not None:
             return self._end_at - time.monotonic()
-        end = os.environ.get("SLURM_JOB_END_TIME", "")
-        if end.isdigit():
-            return float(end) - time.time()
         limit = self.source.header.seconds
         return None if limit is None else self._started_at + limit - time.monotonic()
 

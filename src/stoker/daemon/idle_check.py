@@ -21,7 +21,7 @@ class IdleCheck:
     def __init__(self, loop: Loop, clock: Clock) -> None:
         self._loop = loop
         self._clock = clock
-        self._checked_at = clock.wall()
+        self._checked_at = clock.mono()
         self._was_idle = False  # a GPU, at the last check
 
     def missed_starts(self) -> list[Start]:
@@ -29,7 +29,7 @@ class IdleCheck:
 
         The result is empty unless a cache of the loop is out of date, which is a defect.
         """
-        now = self._clock.wall()
+        now = self._clock.mono()
         try:
             missed = self._loop.missed_starts()
             on_gpus = [start for start in missed if start.devices]
@@ -43,6 +43,7 @@ class IdleCheck:
     def _count(self, missed: list[Start], now: float) -> None:
         db = self._loop.db
         submitted = min(job_queries.job(db, start.job).submitted_at for start in missed)
-        seconds = max(0.0, now - max(self._checked_at, submitted))
+        wall = self._clock.wall()
+        seconds = max(0.0, min(now - self._checked_at, wall - submitted))
         with db.transaction():
-            add_idle_time(db, seconds, now, is_new=not self._was_idle)
+            add_idle_time(db, seconds, wall, is_new=not self._was_idle)

@@ -233,6 +233,7 @@ class Loop:
             self._starter.reconsider(now)
             has_news = self._events or self._live_claims.has_unrecorded
             has_news = has_news or self._speeds.has_unrecorded
+            has_news = has_news or self._clock_jump() is not None
             if not (has_news or state.needs_tick(self._clock) or self._was_changed()):
                 return False
             if state.commit_at is None:
@@ -272,11 +273,16 @@ class Loop:
         self._preempter.queue_was_read()
 
     def _follow_clock(self, wall: float) -> None:
-        offset = wall - self._clock.mono()
-        if abs(offset - self._clock_offset) > _CLOCK_JUMP_SECONDS:
-            ready_jobs.shift_backoffs(self.db, offset - self._clock_offset)
+        jump = self._clock_jump()
+        if jump is not None:
+            ready_jobs.shift_backoffs(self.db, jump)
             self._state.is_stale = True
-        self._starter.clock_offset = offset
+        self._starter.clock_offset = wall - self._clock.mono()
+
+    def _clock_jump(self) -> float | None:
+        """By how much the wall clock was set since the last commit; None if it was not set."""
+        jump = self._clock.wall() - self._clock.mono() - self._clock_offset
+        return jump if abs(jump) > _CLOCK_JUMP_SECONDS else None
 
     def _record(self) -> list[Finished]:
         self._record_devices()

@@ -208,7 +208,7 @@ class CurrentJob:
         if not warn:
             return False
         deadline = self.deadline
-        return deadline is not None and time.time() >= deadline - warn
+        return deadline is not None and time.monotonic() >= _monotonic(deadline) - warn
 
     def requeue(self) -> NoReturn:
         """End this attempt and put the job back into the queue. Save a checkpoint first: the next
@@ -359,6 +359,14 @@ def _number(key: str) -> float | None:
         return float(os.environ[key])
     except (KeyError, ValueError):
         return None
+
+
+_ends: dict[float, float] = {}  # deadline -> the same on the monotonic clock
+
+
+def _monotonic(deadline: float) -> float:
+    """A deadline as it was at the first call, whatever happens to the wall clock later."""
+    return _ends.setdefault(deadline, deadline - time.time() + time.monotonic())
 
 
 def _folder(path: str | None) -> Path:

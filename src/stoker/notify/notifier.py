@@ -32,7 +32,6 @@ from stoker.testing.failpoints import failpoint
 
 LOCK = "notifier.lock"
 FIRST_PAUSE = 10.0  # seconds before the second try; doubles with each one
-MAX_PAUSE = 600.0
 MAX_AGE = 86400.0  # a message that was not accepted for so long is given up
 _DRAIN_SECONDS = 3600.0  # the next daemon continues
 _AT_ONCE = 8  # sending processes
@@ -49,7 +48,7 @@ def next_try(tries: int, age: float, first: float = FIRST_PAUSE) -> float | None
     >>> next_try(1, 0.0), next_try(3, 30.0), next_try(50, 7200.0), next_try(50, 86400.0)
     (10.0, 40.0, 600.0, None)
     """
-    pause = min(MAX_PAUSE, first * 2.0 ** min(tries - 1, 20))
+    pause = min(notify_outbox.MAX_PAUSE, first * 2.0 ** min(tries - 1, 20))
     return None if age + pause > MAX_AGE else pause
 
 
@@ -151,7 +150,8 @@ class Notifier:
 
     def _next_due(self, next_event: float | None) -> float | None:
         """When an event or a message is due, apart from messages to places that are busy."""
-        due = [one.due_at for one in notify_outbox.waiting(self._db)
+        now = time.time()
+        due = [now if one.is_due(now) else one.due_at for one in notify_outbox.waiting(self._db)
                if one.place not in self._sendings]  # fmt: skip
         return min([*due, *([] if next_event is None else [next_event])], default=None)
 
@@ -172,7 +172,7 @@ class Notifier:
 
     def _start(self, outputs: select.epoll) -> None:
         now = time.time()
-        due = [one for one in notify_outbox.waiting(self._db) if one.due_at <= now]
+        due = [one for one in notify_outbox.waiting(self._db) if one.is_due(now)]
         due = [one for one in due if one.place not in self._sendings]
         if not due:
             return

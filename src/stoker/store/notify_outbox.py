@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 WAITING, SENT, FAILED = "waiting", "sent", "failed"
+MAX_PAUSE = 600.0  # seconds between two tries to send a message
 _KEPT_MESSAGES = 1000  # for `stoker notify log`
 _KEPT_SECONDS = 90 * 86400.0
 # When an attempt `a` of a job `j` is announced; NULL: not at all.
@@ -56,6 +57,14 @@ class NotifyMessage(Record):
     ended_at: float | None
     error: str | None
 
+    def is_due(self, now: float) -> bool:
+        return _is_due(self.due_at, now)
+
+
+def _is_due(at: float, now: float) -> bool:
+    """A pause longer than the longest one was written before the wall clock was set back."""
+    return not now < at <= now + MAX_PAUSE
+
 
 class NearLimit(Record):
     """A running job close to its time limit."""
@@ -71,10 +80,10 @@ def next_due(db: Database, now: float) -> float | None:
     """When the notifier has work next (wall clock, `now`: at once); None: not before a change."""
     if has_events(db):
         return now
-    due = [
-        db.value("SELECT min(due_at) FROM notify_messages WHERE state = 'waiting'"),
-        db.value(f"SELECT min(warn_at) FROM ({_LIMITS})"),
-    ]
+    message = db.value("SELECT min(due_at) FROM notify_messages WHERE state = 'waiting'")
+    if message is not None and _is_due(float(str(message)), now):
+        return now
+    due = [message, db.value(f"SELECT min(warn_at) FROM ({_LIMITS})")]
     return min((float(str(at)) for at in due if at is not None), default=None)
 
 

@@ -85,7 +85,7 @@ class Adoption(Record):
 class _Orphan:
     __slots__ = (
         "container", "ended_at", "ends_by", "grace", "handle", "kill_at", "kills", "leader", "pid",
-        "reason", "resume_at", "status", "used",
+        "reason", "resume_at", "status", "status_by", "used",
     )  # fmt: skip
 
     def __init__(self, adoption: Adoption, tag_base: int) -> None:
@@ -101,6 +101,7 @@ class _Orphan:
         self.kills = KillRetries()
         self.reason: str | None = None
         self.status: int | None = None
+        self.status_by: float | None = None  # until when its exit status is waited for
         self.ended_at: float | None = None
         self.used = UsedResources()
         self.container: RunningContainer | None = None
@@ -300,6 +301,7 @@ class Orphans:
         if not _has_exited(orphan.handle):
             return
         orphan.ended_at = orphan.ended_at or time.time()
+        orphan.status_by = orphan.status_by or time.monotonic() + _STATUS_SECONDS
         waited = _wait_for_child(orphan.handle)
         if waited is not None:
             orphan.status, used = waited
@@ -308,7 +310,7 @@ class Orphans:
             orphan.status = exit_status(orphan.handle)
         if orphan.status is None and orphan.leader is not None and orphan.pid is not None:
             orphan.status = zombie_status(orphan.pid, orphan.leader.started or 0)
-        if orphan.status is None and time.time() < orphan.ended_at + _STATUS_SECONDS:
+        if orphan.status is None and time.monotonic() < orphan.status_by:
             return  # its new parent has not reaped it yet; the pidfd has the status only after that
         os.close(orphan.handle)
         orphan.handle = None

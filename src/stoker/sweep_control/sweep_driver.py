@@ -69,6 +69,7 @@ class DrivenSweep:
         self._numbers: set[int] = set()  # trials that the search knows
         self._reported: dict[int, float] = {}  # trial -> last step sent to the search
         self._sizes: dict[int, tuple[int, ...]] = {}  # trial -> sizes of its files at that time
+        self._stop_requests: dict[int, float] = {}  # job -> when its stop file was seen (monotonic)
 
     def close(self) -> None:
         if self._search is not None:
@@ -243,7 +244,7 @@ class DrivenSweep:
             return
         stop_file = self._places.stop_file(source.job, source.files_dir)
         if os.path.exists(stop_file):
-            self._end_stopped_trial(source.job, stop_file)
+            self._end_stopped_trial(source.job)
             return
         sizes = report_sizes(self._places, source)
         if sizes == self._sizes.get(trial.number):
@@ -280,14 +281,11 @@ class DrivenSweep:
                     if process is not None and job_processes.owner_of(pid, base) == row.attempt:
                         kill_processes.send(process, warning.signal)
 
-    def _end_stopped_trial(self, job: int, stop_file: str) -> None:
+    def _end_stopped_trial(self, job: int) -> None:
         """Cancel a trial that still runs `kill_after` seconds after it was asked to stop."""
         seconds = stop_seconds(self._spec)
-        try:
-            requested_at = os.stat(stop_file).st_mtime
-        except FileNotFoundError:
-            return
-        if seconds is not None and time.time() >= requested_at + seconds:
+        requested_at = self._stop_requests.setdefault(job, time.monotonic())
+        if seconds is not None and time.monotonic() >= requested_at + seconds:
             changes.cancel(self._db, [job], time.time())
             wake_daemon(self._settings.state_dir)
 
