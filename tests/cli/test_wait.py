@@ -7,6 +7,7 @@ import pytest
 from tests.cli.helpers import as_json, refused
 from tests.helpers import Gate
 from tests.lab import Lab
+from tests.sweep_control.test_sweep import trials
 
 
 @pytest.mark.parametrize(
@@ -43,8 +44,10 @@ def test_wait_without_jobs_waits_for_all(lab: Lab) -> None:
     lab.submit("false")
     done = lab.run("wait", "--all")
     assert (done.returncode, done.stderr) == (1, "all jobs finished: 1 failed\n")
-    assert as_json(lab.run("wait", "--json").stdout)["counts"] == {"done": 1, "failed": 1}
-    lab.ok("cancel", str(lab.submit("--hold", "true")))
+    assert as_json(lab.run("wait", "--json").stdout)["counts"] == {"failed": 1}
+    lab.ok("submit", "-f", "-", "--hold", input="exit 2\ntrue\n")
+    lab.ok("cancel", "4")
+    lab.ok("release", "3")
     done = lab.run("wait")
     assert (done.returncode, done.stderr) == (1, "all jobs finished: 1 failed, 1 cancelled\n")
 
@@ -52,6 +55,59 @@ def test_wait_without_jobs_waits_for_all(lab: Lab) -> None:
 def test_wait_without_jobs_ignores_held_jobs(lab: Lab) -> None:
     lab.submit("--hold", "true")
     assert lab.wait() == 0
+
+
+def test_wait_without_jobs_is_not_about_failures_of_the_past(lab: Lab) -> None:
+    lab.wait(lab.submit("-n", "train", "exit 3"))
+    gate = Gate(lab.folder)
+    lab.submit(gate.wait)
+    wait = lab.popen("wait")
+    gate.wait_for()
+    gate.open()
+    assert wait.communicate(timeout=60)[1] == "all jobs finished\n"
+    assert wait.returncode == 0
+    assert lab.run("wait", "all").returncode == 0
+
+
+def test_wait_for_a_name_means_unfinished_jobs_or_else_the_newest(lab: Lab) -> None:
+    lab.wait(lab.submit("-n", "train", "exit 3"))
+    assert lab.run("wait", "train").returncode == 3
+    lab.wait(lab.submit("-n", "train", "true"))
+    done = lab.run("wait", "train")
+    assert (done.returncode, done.stderr) == (0, "job 2 done\n")
+    gate = Gate(lab.folder)
+    lab.submit("-n", "train", gate.wait)
+    wait = lab.popen("wait", "train")
+    gate.wait_for()
+    gate.open()
+    assert wait.communicate(timeout=60)[1] == "job 3 done\n"
+
+
+def test_wait_counts_the_rerun_instead_of_the_failed_job(lab: Lab) -> None:
+    flag = lab.folder / "flag"
+    lab.ok("sweep", "-n", "s", f"test {{x}} = 0 -o -e {flag}", "x=0,1")
+    lab.submit("-T", "t", f"test -e {flag}")
+    assert lab.run("wait", "sweep:s").returncode == lab.run("wait", "t").returncode == 1
+    flag.touch()
+    lab.ok("rerun", "3")
+    lab.ok("sweep", "rerun", "--failed", "s")
+    done = lab.run("wait", "3-4")
+    assert (done.returncode, done.stderr) == (0, "job 4 done\n")
+    assert lab.run("wait", "t").returncode == 0
+    assert lab.wait(3) == 1
+    for word in ("sweep:s", "s"):
+        done = lab.run("wait", word)
+        assert (done.returncode, done.stderr) == (0, "job 1 done\njob 5 done\n")
+
+
+def test_wait_for_a_sweep_waits_for_the_trials_that_its_search_adds(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "-m", "tpe", "-N", "3", "--metric", "y:min", "--max-parallel", "1",
+           "--gpus", "0", "echo stoker: y={x}", "x=interval(0,1)")  # fmt: skip
+    assert lab.run("wait", "sweep:s", timeout=120).returncode == 0
+    assert trials(lab, "s") == {"done": 3}
+    lab.ok("sweep", "extend", "s", "1")
+    assert lab.run("wait", timeout=120).returncode == 0
+    assert trials(lab, "s") == {"done": 4}
 
 
 def test_wait_any_returns_when_the_first_job_finishes(lab: Lab) -> None:

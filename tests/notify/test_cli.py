@@ -131,7 +131,7 @@ def test_wait_notifies_the_desktop_when_the_jobs_finished(lab: Lab, tmp_path: Pa
     job = lab.submit("--name", "train", "exit 3")
     assert lab.run("wait", "--notify", str(job)).returncode == 3
     assert "train failed after" in (tmp_path / "shown").read_text()
-    lab.submit("true")
+    lab.submit("exit 4")
     assert lab.run("wait", "--notify").returncode == 1
     assert "all jobs finished: 1 failed" in (tmp_path / "shown").read_text()
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import stoker
 from stoker.client.finish_watch import watcher
 from stoker.client.queue_connections import thread_queue
 from stoker.errors import NotFound, UsageError
@@ -68,6 +69,16 @@ def test_wait_times_out(here: Lab) -> None:
         list(as_completed([held], timeout=0))
     assert held.release() and not held.release()
     assert held.wait() is True
+
+
+def test_queue_waits_for_the_newest_job_of_a_name_and_for_whole_sweeps(here: Lab) -> None:
+    submit("false", name="train").wait()
+    good = submit("true", name="train")
+    assert Queue().wait("train").done == {good}
+    again = stoker.sweep("echo stoker: y={x}", {"x": "interval(0, 1)"}, name="s", method="tpe",
+                         trials=2, metric="y:min", max_parallel=1, gpus=0)  # fmt: skip
+    found = Queue().wait("sweep:s", timeout=120)
+    assert (len(found.done), found.done) == (2, set(again.jobs()))
 
 
 def test_cancelled_job_raises_like_a_cancelled_future(here: Lab, gate: Callable[..., str]) -> None:

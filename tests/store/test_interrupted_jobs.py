@@ -42,7 +42,7 @@ def test_queries_show_what_the_daemon_will_record(
     assert job_queries.select(db, parse_selector("queued")) == [again, waiting]
     assert job_queries.unfinished(db, [lost, again, current], 9) == [again, current]
     assert job_queries.ended_among(db, [lost, again]) == [(lost, "lost")]
-    assert waited_jobs.active_jobs(db, None, 9) == [current]
+    assert waited_jobs.active_jobs(db, [lost, again, current, waiting], 9) == [current]
     assert [one.job for one in attempts.open_attempts(db, of_this_boot=True)] == [current]
     assert len(attempts.open_attempts(db)) == 3
     assert history.recently_ended(db, 9) == [lost]

@@ -86,7 +86,7 @@ class WaitDisplay:
             if self._set is None:
                 from stoker.client.wait_progress import WaitedSet
 
-                self._set = WaitedSet(db, self._settings, self._ids, self._planned)
+                self._set = WaitedSet(self._settings, self._ids, self._planned)
             return self._set.progress(db).words()
         except (Error, OSError, sqlite3.Error):
             return None

@@ -59,8 +59,8 @@ def _finish_words(finish: Finish, now: float) -> str:
     return f"{words} ({clock_words(now + finish.seconds, now)})"
 
 
-# Ids, a function that returns them if jobs are added later, or None for all unfinished jobs.
-WaitedIds = Sequence[int] | Callable[[Database], Sequence[int]] | None
+# Ids, or a function that returns them if jobs are added later.
+WaitedIds = Sequence[int] | Callable[[Database], Sequence[int]]
 
 
 class WaitedSet:
@@ -68,34 +68,27 @@ class WaitedSet:
 
     def __init__(
         self,
-        db: Database,
         settings: Settings,
         ids: WaitedIds,
         planned: int | None = None,
     ) -> None:
         self._settings = settings
         self._given = ids
-        self._ids: Sequence[int] | None = None
+        self._ids: Sequence[int] = ()
         self._planned = planned or 0
-        # Jobs that finished before the wait began are not part of a wait for all jobs.
-        self._earlier = waited_jobs.counts(db, None) if ids is None else {}
 
     def progress(self, db: Database, now: float | None = None) -> WaitProgress:
         """Return the numbers at this moment."""
         now = time.time() if now is None else now
         self._ids = self._given(db) if callable(self._given) else self._given
         with db.reading():
-            counts = waited_jobs.counts(db, self._ids)
-            for state in FINAL:
-                counts[state] = max(0, counts.get(state, 0) - self._earlier.get(state, 0))
-            if self._ids is None:  # held jobs are not waited for
-                counts["held"] = 0
+            counts = job_queries.counts_of(db, list(self._ids))
             rows = job_queries.jobs(db, waited_jobs.active_jobs(db, self._ids, _MAX_ACTIVE))
         active = {row.id: job_progress(db, self._settings, row, now) for row in rows}
         finished = sum(counts.get(state, 0) for state in FINAL)
         waiting = sum(counts.get(state, 0) for state in WAITING)
         running = sum(counts.get(state, 0) for state in ACTIVE)
-        removed = 0 if self._ids is None else len(self._ids) - finished - waiting - running
+        removed = len(self._ids) - finished - waiting - running
         total = max(self._planned, finished + removed + waiting + running)
         parts = [known.fraction or 0.0 for known in active.values() if known is not None]
         seconds = _Durations(db, self._ids, rows, active)
@@ -156,8 +149,6 @@ class WaitedSet:
             words = "" if known is None else known._replace(remaining=None).words()
             state = job_queries.job(db, job).state
             return f"job {job} {state}" + (f": {words}" if words else "")
-        if self._ids is None or not self._ids:
-            return ""
         rows = job_queries.jobs(db, list(self._ids))
         if not rows:
             return ""
@@ -174,7 +165,7 @@ class _Durations:
     def __init__(
         self,
         db: Database,
-        ids: Sequence[int] | None,
+        ids: Sequence[int],
         rows: list[job_queries.JobRow],
         active: dict[int, JobProgress | None],
     ) -> None:
@@ -202,11 +193,8 @@ class _Durations:
         return (seconds if limit is None else min(seconds, limit)), False
 
     def mean(self) -> float | None:
-        """The mean duration of the finished jobs of the set; None if there are none.
-
-        All jobs of a queue have too little in common for a mean.
-        """
-        if not self._has_mean and self._ids is not None:
+        """The mean duration of the finished jobs of the set; None if there are none."""
+        if not self._has_mean:
             self._has_mean = True
             self._mean = waited_jobs.mean_seconds(self._db, self._ids)
         return self._mean

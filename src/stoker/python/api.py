@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeAlias, TypeVar, o
 from stoker.errors import UsageError
 from stoker.functions.payload import importable_name, label
 from stoker.python.function_arguments import check_calls, check_parameters
-from stoker.python.job import Job
+from stoker.python.job import Job, deadline, seconds_left
 from stoker.python.wait import DoneAndNotDone, as_completed, wait
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 Which: TypeAlias = Job[Any] | int | str
+
+_UNFINISHED = ("waiting", "active")
 
 
 class JobFunction(Generic[P, R]):
@@ -273,7 +275,7 @@ class Queue:
 
         >>> Queue().jobs("failed"), Queue().jobs("3-9", "@")     # doctest: +SKIP
         """
-        return [Job(self._settings, id) for id in self._ids(which or ("waiting", "active"))]
+        return [Job(self._settings, id) for id in self._ids(which or _UNFINISHED)]
 
     def cancel(self, *which: Which, grace: float | None = None) -> int:
         """Cancel jobs; return how many had not finished."""
@@ -297,8 +299,17 @@ class Queue:
     def wait(
         self, *which: Which, timeout: float | None = None, progress: bool | None = None
     ) -> DoneAndNotDone[Job[Any]]:
-        """Wait for jobs, by default for all unfinished jobs."""
-        return wait(self.jobs(*which), timeout, progress=progress)
+        """Wait for jobs as `stoker wait` does, by default for all unfinished jobs: a name means its
+        unfinished jobs, else the newest one; a sweep, all its trials."""
+        from stoker.python.sweep import Sweep
+        from stoker.store.waited_jobs import select_waited
+
+        queue, end = self._open(), deadline(timeout)
+        waited = select_waited(queue.db, self._words(which or _UNFINISHED))
+        for name in waited.sweeps:
+            Sweep(self._settings, name).wait(seconds_left(end), progress=progress)
+        jobs: list[Job[Any]] = [Job(self._settings, id) for id in waited.ids(queue.db)]
+        return wait(jobs, seconds_left(end), progress=progress)
 
     def __repr__(self) -> str:
         return f"Queue({self.state_dir!r})"
@@ -311,6 +322,9 @@ class Queue:
         return thread_queue(self._settings)
 
     def _ids(self, which: Iterable[Which]) -> list[int]:
+        return self._open().select(self._words(which))
+
+    def _words(self, which: Iterable[Which]) -> list[str]:
         words = []
         for item in which:
             if isinstance(item, Job):
@@ -318,7 +332,7 @@ class Queue:
                     raise UsageError(f"job {item.id} is in another queue (`{item.state_dir}`)")
                 item = item.id
             words.append(str(item))
-        return self._open().select(words)
+        return words
 
     def _command(self, what: object, options: Mapping[str, Any]) -> list[Job[int]]:
         from stoker.client.job_options import check_words, read_options, text_words

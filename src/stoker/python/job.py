@@ -364,3 +364,8 @@ def deadline(timeout: float | None) -> float | None:
     if timeout is not None and timeout != timeout:
         raise UsageError("the timeout is nan", "pass seconds, or None to wait without a limit")
     return None if timeout is None else time.monotonic() + timeout
+
+
+def seconds_left(deadline: float | None) -> float | None:
+    """The seconds until a monotonic time, at least 0; None without a deadline."""
+    return None if deadline is None else max(0.0, deadline - time.monotonic())

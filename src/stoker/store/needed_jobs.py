@@ -1,4 +1,4 @@
-"""The jobs for which a new or changed job waits (`--after`), found by id or by selector.
+"""The jobs for which a new or changed job (`--after`) or `stoker wait` waits, by id or selector.
 
 A selector is resolved in the transaction that adds the job, so no other submit comes between:
 
@@ -20,7 +20,7 @@ from stoker.core.formats.byte_text import maybe_bytes, to_bytes
 from stoker.core.formats.selectors import Selector, parse_selector
 from stoker.core.model import AfterSelector, Dependency
 from stoker.core.record import Record
-from stoker.core.states import FINAL, is_satisfied
+from stoker.core.states import ACTIVE, FINAL, HELD, QUEUED, is_satisfied
 from stoker.errors import Conflict, NotFound, UsageError
 from stoker.store import arrays
 from stoker.store.database import Database, id_list
@@ -85,6 +85,41 @@ def needed_jobs(
     return list(found.values())
 
 
+def waited_jobs(db: Database, text: str) -> list[int]:
+    """Return the jobs for which `stoker wait` waits if this selector is given; see above.
+
+    `all` means the unfinished jobs or, if all have finished, those of the newest submit. Held jobs
+    are not among them. Raises NotFound for other selectors without a job.
+    """
+    from stoker.store import job_queries
+
+    selector = parse_selector(text)
+    if text == "all":
+        unfinished = job_queries.select(db, Selector(text, states=(QUEUED, *ACTIVE)))
+        return unfinished or _newest_submit(db)
+    if selector.name is not None or selector.tag is not None:
+        rows = _with_word(db, selector, _NEWEST, 0, is_exact=False)
+        return [job for job, _ in rows] or job_queries.select(db, selector)
+    jobs = job_queries.select(db, selector)
+    return [job for job, _ in _without_rerun(db, _states(db, jobs))]
+
+
+def _newest_submit(db: Database) -> list[int]:
+    """Return the newest finished job, with all that were submitted together with it."""
+    row = db.execute(
+        "SELECT id, coalesce(batch, id) FROM jobs WHERE state != ? ORDER BY id DESC LIMIT 1",
+        (HELD,),
+    ).fetchone()
+    if row is None:
+        return []
+    newest, batch = row
+    rows = db.execute(
+        "SELECT id, state FROM jobs WHERE id >= ?1 AND (batch = ?1 OR id = ?2) AND state != ?3",
+        (batch, newest, HELD),
+    ).fetchall()
+    return [job for job, _ in _without_rerun(db, rows)]
+
+
 def _never(job: int, state: str, item: Dependency | AfterSelector) -> Conflict:
     text = str(item.job) if isinstance(item, Dependency) else item.text
     return Conflict(
@@ -107,7 +142,7 @@ def _selected(db: Database, text: str, before: int, without: int) -> list[tuple[
             (before, without, selector.back),
         ).fetchall()
     elif selector.name is not None or selector.tag is not None:
-        rows = _with_word(db, selector, before, without)
+        rows = _with_word(db, selector, before, without, is_exact=True)
     else:
         rows = _listed(db, selector, before, without)
     if not rows:
@@ -145,9 +180,12 @@ def _listed(db: Database, selector: Selector, before: int, without: int) -> list
 
 
 def _with_word(
-    db: Database, selector: Selector, before: int, without: int
+    db: Database, selector: Selector, before: int, without: int, *, is_exact: bool
 ) -> list[tuple[int, str]]:
-    """Return the jobs with a name or tag: see the module docstring."""
+    """Return the jobs with a name or tag: see the module docstring.
+
+    `is_exact`: raise UsageError for a word that is the name of some jobs and a tag of others.
+    """
     named = {row[0] for row in db.execute(
         "SELECT id FROM jobs WHERE name = ?", (maybe_bytes(selector.name),)
     )}  # fmt: skip
@@ -155,7 +193,7 @@ def _with_word(
         "SELECT job FROM tags WHERE tag = ?", (maybe_bytes(selector.tag),)
     )}  # fmt: skip
     word = selector.text
-    if named and tagged and named != tagged:
+    if is_exact and named and tagged and named != tagged:
         raise UsageError(
             f"`{word}` is the name of some jobs and a tag of others",
             f"write name:{word} or tag:{word}",

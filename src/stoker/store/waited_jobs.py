@@ -1,17 +1,69 @@
-"""Queries about a set of jobs that a process waits for. `ids` is None for all jobs of the queue."""
+"""A set of jobs that a process waits for, and queries about it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from stoker.core.formats.selectors import id_ranges, parse_selector
 from stoker.core.record import Record
-from stoker.core.states import ACTIVE
-from stoker.store import job_queries
+from stoker.core.states import ACTIVE, STATES
+from stoker.errors import NotFound
+from stoker.store import job_queries, sweeps
 from stoker.store.database import Database, id_list
 from stoker.store.interrupted_jobs import interrupted
+from stoker.store.needed_jobs import waited_jobs
 
 _AMONG = "j.id IN (SELECT value FROM json_each(?))"
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
+
+
+class Waited(Record):
+    """What a process waits for: jobs, and sweeps with all trials that they have and will get."""
+
+    jobs: list[int]
+    sweeps: list[str]
+
+    def ids(self, db: Database) -> list[int]:
+        """Return the jobs of this moment; of a trial, the newest job."""
+        found = set(self.jobs)
+        for name in self.sweeps:
+            row = sweeps.by_name(db, name)
+            if row is not None:  # without jobs that were removed
+                found.update(job_queries.in_states(db, sweeps.newest_jobs(db, row.id), STATES))
+        return sorted(found)
+
+    def words(self) -> list[str]:
+        """Return selectors of the same jobs and sweeps, at any later time."""
+        return [*id_ranges(self.jobs), *(f"sweep:{name}" for name in self.sweeps)]
+
+    def will_grow(self, db: Database) -> bool:
+        """Whether more trials may follow. If not, `ids` returns all jobs from now on."""
+        rows = [sweeps.by_name(db, name) for name in self.sweeps]
+        return any(row is not None and row.is_driven and row.stopped is None for row in rows)
+
+
+def select_waited(db: Database, words: Iterable[str]) -> Waited:
+    """Return what `stoker wait WORDS` waits for: see needed_jobs.py. Raises NotFound.
+
+    Without words: all unfinished jobs and sweeps.
+    """
+    jobs: set[int] = set()
+    names: dict[str, None] = {}
+    for word in list(words) or ["all"]:
+        for part in word.split(",") if not word.startswith("name:") else [word]:
+            if part == "all":
+                names.update({row.name: None for row in sweeps.driven(db)})
+            sweep = parse_selector(part).sweep or part
+            if sweep != part and sweeps.by_name(db, sweep) is not None:
+                names[sweep] = None
+                continue
+            try:
+                jobs.update(waited_jobs(db, part))
+            except NotFound:
+                if sweeps.by_name(db, part) is None:
+                    raise
+                names[part] = None
+    return Waited(sorted(jobs), list(names))
 
 
 class QueuedWork(Record):
@@ -22,54 +74,41 @@ class QueuedWork(Record):
     jobs: int
 
 
-def _where(ids: Sequence[int] | None) -> tuple[str, tuple[object, ...]]:
-    return ("", ()) if ids is None else (f" AND {_AMONG}", (id_list(ids),))
-
-
-def counts(db: Database, ids: Sequence[int] | None) -> dict[str, int]:
-    """Return the number of these jobs by state."""
-    return job_queries.counts(db) if ids is None else job_queries.counts_of(db, list(ids))
-
-
-def active_jobs(db: Database, ids: Sequence[int] | None, limit: int) -> list[int]:
+def active_jobs(db: Database, ids: Sequence[int], limit: int) -> list[int]:
     """Return the first of these jobs that have been started and not finished."""
-    where, values = _where(ids)
     after_boot = interrupted(db)
     rows = db.execute(
-        f"SELECT j.id FROM jobs j WHERE j.state IN ({_ACTIVE}){where} ORDER BY j.id LIMIT ?",
-        (*values, limit + len(after_boot)),
+        f"SELECT j.id FROM jobs j WHERE j.state IN ({_ACTIVE}) AND {_AMONG} ORDER BY j.id LIMIT ?",
+        (id_list(ids), limit + len(after_boot)),
     )
     return [row[0] for row in rows if row[0] not in after_boot][:limit]
 
 
-def queued_work(db: Database, ids: Sequence[int] | None) -> list[QueuedWork]:
+def queued_work(db: Database, ids: Sequence[int]) -> list[QueuedWork]:
     """Return the queued jobs of the set by profile and time limit."""
-    where, values = _where(ids)
     rows = db.execute(
         "SELECT j.profile, j.time_limit, count(*) FROM jobs j"
-        f" WHERE j.state = 'queued'{where} GROUP BY 1, 2",
-        values,
+        f" WHERE j.state = 'queued' AND {_AMONG} GROUP BY 1, 2",
+        (id_list(ids),),
     )
     return [QueuedWork(*row) for row in rows]
 
 
-def queued_among(db: Database, jobs: Sequence[int], ids: Sequence[int] | None) -> list[int]:
+def queued_among(db: Database, jobs: Sequence[int], ids: Sequence[int]) -> list[int]:
     """Return which of `jobs` are queued and in the set."""
-    where, values = _where(ids)
     rows = db.execute(
-        f"SELECT j.id FROM jobs j WHERE j.state = 'queued' AND {_AMONG}{where}",
-        (id_list(jobs), *values),
+        f"SELECT j.id FROM jobs j WHERE j.state = 'queued' AND {_AMONG} AND {_AMONG}",
+        (id_list(jobs), id_list(ids)),
     )
     return [row[0] for row in rows]
 
 
 def mean_seconds(db: Database, ids: Sequence[int]) -> float | None:
     """Return the mean duration of the newest successful jobs of the set; None if there are none."""
-    where, values = _where(ids)
     found = db.value(
         "SELECT avg(seconds) FROM (SELECT a.ended_at - a.started_at AS seconds FROM jobs j"
-        f" JOIN attempts a ON a.id = j.attempt WHERE j.state = 'done'{where}"
+        f" JOIN attempts a ON a.id = j.attempt WHERE j.state = 'done' AND {_AMONG}"
         " ORDER BY j.id DESC LIMIT 100)",
-        values,
+        (id_list(ids),),
     )
     return None if found is None else float(str(found))

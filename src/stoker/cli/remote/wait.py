@@ -10,6 +10,7 @@ import time
 from stoker.cli.remote.forward import exit_code
 from stoker.cli.remote.recover import recover
 from stoker.cli.remote.versions import check_support
+from stoker.cli.verbs.wait import UNFINISHED
 from stoker.core.formats.command_line import Parsed
 from stoker.remote.boxes import Box
 from stoker.remote.connection import Connection, Lost
@@ -38,7 +39,7 @@ def _wait_for_jobs(box: Box, words: list[str], parsed: Parsed) -> int:
     settings: dict[str, object] = {}
     while True:
         try:
-            if not parsed["all"] and (parsed.words or parsed["any"]) and "jobs" not in settings:
+            if "jobs" not in settings:
                 # Later, the same selectors could match other jobs.
                 found = _select(connection, parsed)
                 if isinstance(found, int):
@@ -63,7 +64,8 @@ def _wait(connection: Connection, words: list[str], settings: dict[str, object])
 
 def _select(connection: Connection, parsed: Parsed) -> list[str] | int:
     """The ids that selectors match now; an exit code if the box reports an error."""
-    words = [*(["--json"] if parsed["json"] else []), "--", *parsed.words]
+    given = [] if parsed["all"] else parsed.words or (UNFINISHED if parsed["any"] else [])
+    words = [*(["--json"] if parsed["json"] else []), "--", *given]
     done = connection.capture(["box", "select", "{}", *words])
     check_support(connection, done)
     if done.code != 0:

@@ -83,17 +83,18 @@ def _wait(settings: Settings, words: list[str]) -> int:
     parsed = parse(wait.VERB, words)
     if "timeout" in settings:
         parsed.values["timeout"] = settings["timeout"]
-    return wait.run(Parsed(parsed.values, settings.get("jobs", parsed.words), parsed.dashed))
+    if "jobs" in settings:
+        parsed.values["selected"] = settings["jobs"]
+    return wait.run(parsed)
 
 
 def _select(settings: Settings, words: list[str]) -> int:
-    """Print the ids of jobs, as selectors: `3-9` for a range without gaps."""
+    """Print what a `wait` waits for, as selectors: `3-9` for a range of ids without gaps."""
     from stoker.cli.open_queue import open_queue
     from stoker.cli.output import print_json
-    from stoker.core.formats.selectors import id_ranges
+    from stoker.store.waited_jobs import select_waited
 
-    chosen = parse(_SELECT, words).words or ["queued", "active"]
-    print_json(jobs=id_ranges(open_queue().select(chosen)))
+    print_json(jobs=select_waited(open_queue().db, parse(_SELECT, words).words).words())
     return 0
 
 

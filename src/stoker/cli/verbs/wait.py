@@ -17,11 +17,13 @@ from stoker.core.states import ACTIVE, FINAL, QUEUED
 from stoker.errors import TimedOut, UsageError
 from stoker.store import job_queries
 from stoker.store.job_queries import JobRow
+from stoker.store.waited_jobs import select_waited
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.cli.wait_notification import WaitNotification
     from stoker.client.wait_display import WaitDisplay
+    from stoker.store.waited_jobs import Waited
 
 
 def _place(text: str) -> str:
@@ -35,10 +37,10 @@ def _place(text: str) -> str:
 VERB = Verb(
         "wait",
         "wait [OPTIONS] [JOB...]",
-        "Wait until jobs finish (default: all). For one job, the exit code is that of the job, or"
-        " 128+N after signal N; for several, it is 0 if all succeeded, else 1.",
+        "Wait until jobs finish (default: all unfinished ones). For one job, the exit code is that"
+        " of the job, or 128+N after signal N; for several, it is 0 if all succeeded, else 1.",
         (
-            Option("--all", "wait for all jobs in the queue (the default)"),
+            Option("--all", "wait for all unfinished jobs (the default)"),
             Option("--any", "return as soon as one of the jobs finishes"),
             Option("--timeout", "stop waiting after this long, with exit code 124 (without unit:"
                    " seconds)", "TIME", lambda text: parse_duration(text, "s")),
@@ -56,7 +58,12 @@ VERB = Verb(
             ("stoker wait --timeout 2h", ""),
             ("stoker wait --notify 7", ""),
         ),
-        """On a terminal, a line shows how many jobs have finished and when the last one likely will
+        """A name or a tag means its unfinished jobs or, if all have finished, the newest one with
+all that were submitted together with it; without JOB, the same holds for the whole queue. A job
+that was rerun is replaced by its rerun. SWEEP or sweep:SWEEP means all trials, also those that its
+search adds later. Held jobs are waited for only if JOB selects them.
+
+On a terminal, a line shows how many jobs have finished and when the last one likely will
 (ETA). The time comes from the progress that jobs report, from earlier jobs with the same command,
 and from the forecast of starts.""",
         words="jobs",
@@ -64,6 +71,7 @@ and from the forecast of starts.""",
 
 # Held jobs never finish by themselves; they are waited for only if selected.
 _UNSUCCESSFUL = ("failed", "cancelled", "lost")
+UNFINISHED = ["queued", "active"]
 _CAN_CHANGE = (QUEUED, *ACTIVE)
 
 
@@ -85,44 +93,36 @@ def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
     changes = ChangeFeed(queue.settings.state_dir)
     at_end(changes.close)
     deadline = None if parsed["timeout"] is None else time.monotonic() + parsed["timeout"]
-    single = (bool(parsed.words) or bool(parsed["any"])) and not parsed["all"]
-    ids = queue.select(parsed.words or ["queued", "active"]) if single else []
-    left = ids
+    is_all = bool(parsed["all"]) or not (parsed.words or parsed["any"])
+    # `--any` without words does not return because of a job that has already finished.
+    words = [] if is_all else parsed.words or UNFINISHED
+    waited = select_waited(queue.db, parsed.values.get("selected", words))
+    left = waited.ids(queue.db)
     if job_queries.has_any(queue.db, _CAN_CHANGE) and queue.ensure_daemon() and not parsed["quiet"]:
         notice(STARTED)
     if not parsed["quiet"]:
-        for row in job_queries.jobs(queue.db, ids) if single else ():
-            if row.state == "held":
-                notice(f"job {row.id} is held; to let it start: stoker release {row.id}")
-    display = _display(queue, parsed, ids if single else None)
+        for job in job_queries.in_states(queue.db, left, ("held",)):
+            notice(f"job {job} is held; to let it start: stoker release {job}")
+    display = _display(queue, parsed, waited)
     while True:
-        if single and parsed["any"]:
-            if not ids or len(job_queries.unfinished(queue.db, ids, len(ids))) < len(ids):
-                break
-        elif single:
-            # Only check the first unfinished job, so that thousands of jobs cost no more than one.
-            left = _from_first_unfinished(queue, left)
-            if not left:
-                break
-        elif not job_queries.has_any(queue.db, _CAN_CHANGE):
+        # Only check the first unfinished job, so that thousands of jobs cost no more than one.
+        left = _from_first_unfinished(queue, left)
+        if (parsed["any"] or not left) and _is_over(queue, waited, is_any=bool(parsed["any"])):
             break
         rest = None if deadline is None else deadline - time.monotonic()
         if rest is not None and rest <= 0:
-            count = (
-                len(job_queries.unfinished(queue.db, ids, len(ids))) if single else _active(queue)
-            )
-            after = format_duration(parsed["timeout"])
-            have = "has" if count == 1 else "have"
-            raise TimedOut(f"{plural(count, 'job')} {have} not finished after {after}")
+            raise _timed_out(queue, waited, parsed["timeout"])
         if display is not None:
             display.refresh()
         changes.wait(rest)
     if display is not None:
         display.close()
-    if not single:
+    ids = waited.ids(queue.db)
+    if is_all:
+        counts = job_queries.counts_of(queue.db, ids)
         if notification is not None:
-            notification.send(_all_words(job_queries.counts(queue.db)))
-        return 0 if parsed["ignore_failures"] else _all_code(queue, parsed)
+            notification.send(_all_words(counts))
+        return 0 if parsed["ignore_failures"] else _all_code(counts, parsed)
     rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
     if notification is not None:
@@ -133,8 +133,8 @@ def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
         print_json(jobs=[views.job_json(queue.db, queue.settings, row) for row in ended])
     elif not parsed["quiet"]:
         for row in ended:
-            words = views.result_words(row, queue.db)
-            notice(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
+            words_of_end = views.result_words(row, queue.db)
+            notice(f"job {row.id} {row.state}" + (f": {words_of_end}" if words_of_end else ""))
     if parsed["ignore_failures"]:
         return 0
     if len(ids) == 1:
@@ -142,7 +142,26 @@ def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
     return int(any(row.state != "done" for row in ended))
 
 
-def _display(queue: Queue, parsed: Parsed, ids: list[int] | None) -> WaitDisplay | None:
+def _is_over(queue: Queue, waited: Waited, *, is_any: bool) -> bool:
+    will_grow = waited.will_grow(queue.db)  # before `ids`: no trial is added after it is false
+    ids = waited.ids(queue.db)
+    left = job_queries.unfinished(queue.db, ids, len(ids) if is_any else 1)
+    if is_any and ids:
+        return len(left) < len(ids)
+    return not left and not will_grow
+
+
+def _timed_out(queue: Queue, waited: Waited, timeout: float) -> TimedOut:
+    ids = waited.ids(queue.db)
+    count = len(job_queries.unfinished(queue.db, ids, len(ids)))
+    after = format_duration(timeout)
+    if not count:
+        return TimedOut(f"the sweep {waited.sweeps[0]} has not finished after {after}")
+    have = "has" if count == 1 else "have"
+    return TimedOut(f"{plural(count, 'job')} {have} not finished after {after}")
+
+
+def _display(queue: Queue, parsed: Parsed, waited: Waited) -> WaitDisplay | None:
     """The progress line; None if it is not wanted, which needs no import."""
     if parsed["quiet"] or parsed["no_progress"]:
         if parsed["progress"]:
@@ -154,7 +173,15 @@ def _display(queue: Queue, parsed: Parsed, ids: list[int] | None) -> WaitDisplay
     from stoker.client.wait_display import WaitDisplay
 
     wanted = True if parsed["progress"] else None
-    display = WaitDisplay(queue.settings, lambda: queue.db, ids, wanted=wanted)
+    planned = None
+    if waited.will_grow(queue.db):
+        from stoker.sweep_control.lifecycle import load
+
+        specs = [load(queue.db, name)[1] for name in waited.sweeps]
+        planned = len(waited.jobs) + sum(spec.total_trials or 0 for spec in specs)
+    display = WaitDisplay(
+        queue.settings, lambda: queue.db, waited.ids, wanted=wanted, planned=planned
+    )
     at_end(display.close)  # also after Ctrl-C and at the timeout
     return display
 
@@ -164,13 +191,7 @@ def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
     return ids[ids.index(first[0]) :] if first else []
 
 
-def _active(queue: Queue) -> int:
-    counts = job_queries.counts(queue.db)
-    return sum(counts.get(state, 0) for state in _CAN_CHANGE)
-
-
-def _all_code(queue: Queue, parsed: Parsed) -> int:
-    counts = job_queries.counts(queue.db)
+def _all_code(counts: dict[str, int], parsed: Parsed) -> int:
     if parsed["json"]:
         print_json(counts=counts)
     elif not parsed["quiet"]:
