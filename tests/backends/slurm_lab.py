@@ -6,6 +6,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from stoker.client.pull_files import files_to_pull
+from stoker.client.queue import Queue
+from stoker.settings import Settings
 from stoker.supervisor import job_processes
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.lab import Lab, wait_until
@@ -22,6 +25,8 @@ class SlurmLab(Lab):
     ) -> None:
         super().__init__(folder, devices, **cluster.environment(), **env)
         self.cluster = cluster
+        self.state_dir.mkdir(mode=0o700)
+        cluster.hide(self.state_dir)  # nodes see only the folder of the backend
         self.files = folder / "files"
         self.add_backend(*options)
 
@@ -141,6 +146,21 @@ class Executions:
         """Every job ran exactly once."""
         self.check(jobs)
         assert sorted(job for job, _ in self.lines()) == sorted(jobs)
+
+
+def check_trial_files(lab: Lab, sweep: str) -> None:
+    """Trials with x=1 and 2 wrote x to m, d and checkpoints/c: `pull` and `show` find them."""
+    queue = Queue(Settings(state_dir=str(lab.state_dir)))
+    try:
+        jobs = queue.select([f"sweep:{sweep}"])
+        assert [lab.state(job) for job in jobs] == ["done"] * 2
+        for value, job in enumerate(jobs, 1):
+            found = {file.name: file.path for file in files_to_pull(queue, [job])}
+            for name in ("m", "d", "checkpoints/c"):
+                assert Path(found[f"{job}/output/{name}"] or "").read_text() == f"{value}\n"
+            assert "checkpoints" in lab.ok("show", str(job))
+    finally:
+        queue.close()
 
 
 def worker_pids(cluster: SlurmCluster) -> list[int]:

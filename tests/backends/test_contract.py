@@ -21,7 +21,7 @@ import pytest
 
 from stoker.daemon.code_checks import MIN_WAIT_SECONDS
 from tests.backends.ray_lab import RayLab
-from tests.backends.slurm_lab import BACKEND, SlurmLab
+from tests.backends.slurm_lab import BACKEND, SlurmLab, check_trial_files
 from tests.code.git_repository import GitRepository
 from tests.engines.ray_cluster import RayCluster
 from tests.engines.slurm_cluster import SlurmCluster
@@ -243,7 +243,7 @@ def test_dependencies_hold_across_backends(place: Place, is_first_local: bool) -
 
 def test_job_finds_its_id_attempt_folder_and_environment(place: Place) -> None:
     script = (
-        'echo "$STOKER_JOB_ID $STOKER_ATTEMPT $MY_OWN"; pwd; mkdir -p "$STOKER_OUTPUT_DIR";'
+        'echo "$STOKER_JOB_ID $STOKER_ATTEMPT $MY_OWN"; pwd;'
         ' echo out > "$STOKER_OUTPUT_DIR/result"; echo "$STOKER_OUTPUT_DIR"; echo err >&2'
     )
     job = place.submit(script, MY_OWN="käse\n2")
@@ -407,6 +407,17 @@ def test_adaptive_sweep_learns_from_its_trials(place: Place) -> None:
 
     wait_until(all_done, 90, "all trials")
     assert all(row["y"] == row["x"] for row in rows)
+
+
+def test_outputs_and_checkpoints_of_trials_are_found(place: Place) -> None:
+    name = f"outputs{len(place.on)}"
+    command = (
+        "echo {x} > $STOKER_OUTPUT_DIR/m; echo {x} > {dir}/d; mkdir -p $STOKER_CHECKPOINT_DIR;"
+        " echo {x} > $STOKER_CHECKPOINT_DIR/c"
+    )
+    place.lab.ok("sweep", "-q", "-n", name, *place.on, command, "x=1,2")
+    assert place.lab.wait() in (0, 1)  # other tests have failed jobs
+    check_trial_files(place.lab, name)
 
 
 _FUNCTION = """

@@ -17,7 +17,7 @@ import pytest
 
 from stoker.supervisor.logs import job_folder, progress_path, stop_path
 from tests.backends.ray_lab import RayLab
-from tests.backends.slurm_lab import Executions
+from tests.backends.slurm_lab import BACKEND, Executions, check_trial_files
 from tests.engines.ray_cluster import RayCluster
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
@@ -58,9 +58,12 @@ def ray_lab(new_ray_lab: NewRayLab) -> RayLab:
 
 
 @pytest.fixture(scope="module")
-def unshared_lab(new_ray_lab: NewRayLab) -> RayLab:
-    """A lab whose files are copied to nodes and back, although all nodes could see them."""
-    return new_ray_lab("shared=no", "max-size=20K", STOKER_RETRY_DELAY="0.1")
+def unshared_lab(new_ray_lab: NewRayLab, cluster: RayCluster) -> RayLab:
+    """A lab whose files are copied to nodes and back; nodes do not see its state folder."""
+    lab = new_ray_lab("shared=no", "max-size=20K", STOKER_RETRY_DELAY="0.1")
+    for node in cluster.nodes():
+        cluster.host(node).hide(lab.state_dir)
+    return lab
 
 
 # The folder that all nodes have: the folder of a lab is large, and changes all the time.
@@ -394,6 +397,19 @@ def test_files_of_jobs_travel_to_a_node_that_does_not_share_them_and_back(
     gate.open()
     assert lab.wait(*blockers) == 0
     cluster.kill_node(node)
+
+
+def test_outputs_of_trials_return_without_shared_files(unshared_lab: RayLab) -> None:
+    lab = unshared_lab
+    command = (
+        "echo {x} > $STOKER_OUTPUT_DIR/m; echo {x} > {dir}/d; mkdir -p $STOKER_CHECKPOINT_DIR;"
+        " echo {x} > $STOKER_CHECKPOINT_DIR/c"
+    )
+    cwd = lab.folder / "empty"
+    cwd.mkdir()
+    lab.ok("sweep", "-q", "-n", "trials", "--on", BACKEND, command, "x=1,2", cwd=cwd)
+    assert lab.wait(timeout=90) == 0
+    check_trial_files(lab, "trials")
 
 
 def test_functions_retries_and_output_files_work_without_shared_files(

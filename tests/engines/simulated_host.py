@@ -87,6 +87,11 @@ class SimulatedHost:
         words = [*self.command_prefix(), *argv]
         return subprocess.run(words, env=env, capture_output=True, text=True, timeout=timeout)
 
+    def hide(self, folder: Path) -> None:
+        """Let programs inside see an empty folder that cannot be written."""
+        done = self.run(["mount", "-t", "tmpfs", "-o", "ro,size=4k", "none", str(folder)])
+        assert done.returncode == 0, done.stderr
+
     def start(
         self,
         argv: Sequence[str],

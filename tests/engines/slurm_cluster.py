@@ -76,6 +76,7 @@ class SlurmCluster:
         self.folder.chmod(0o755)  # other users may submit
         self._ports = ClaimedPorts(LOCALHOST, 2 + len(self.node_names))
         self._hosts: dict[str, SimulatedHost] = {}
+        self._hidden: list[Path] = []  # folders of the control host that nodes do not see
         self._daemons: dict[str, int] = {}
 
     def __enter__(self) -> Self:
@@ -250,6 +251,13 @@ class SlurmCluster:
         self._hosts.pop(node).stop()
         self._daemons.pop(f"slurmd-{node}", None)
 
+    def hide(self, folder: Path) -> None:
+        """Hide a folder from all nodes, as one on a local disk of the login host is."""
+        self._hidden.append(folder)
+        for node in self.node_names:
+            if node in self._hosts:
+                self._hosts[node].hide(folder)
+
     def host(self, node: str) -> SimulatedHost:
         """The host of a node, to look at its processes or to run a program there."""
         return self._hosts[node]
@@ -271,7 +279,10 @@ class SlurmCluster:
         return "\n".join(f"== {path.name}\n{path.read_text()[-3000:]}" for path in paths)
 
     def _new_host(self, name: str) -> SimulatedHost:
-        return SimulatedHost(name, mounts={Path("/etc/hosts"): self.folder / "etc" / "hosts"})
+        host = SimulatedHost(name, mounts={Path("/etc/hosts"): self.folder / "etc" / "hosts"})
+        for folder in filter(Path.exists, self._hidden if name in self.node_names else ()):
+            host.hide(folder)
+        return host
 
     def _start(self, name: str, host: str, *argv: str) -> None:
         assert name not in self._daemons, f"{name} is running"

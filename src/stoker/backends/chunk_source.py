@@ -126,7 +126,8 @@ class ChunkSource:
         folder = job_folder(self.header.files, job.job)
         os.makedirs(os.path.dirname(folder), 0o700, exist_ok=True)
         if job.saves_checkpoints:
-            os.makedirs(f"{folder}/checkpoints", 0o700, exist_ok=True)
+            own = dict(job.spec.variables).get("STOKER_CHECKPOINT_DIR")  # of a trial
+            os.makedirs(own or f"{folder}/checkpoints", 0o700, exist_ok=True)
         spec = job.spec._replace(context=self._context(job.context), request=request)
         return self._on_all_nodes(spec) if self.header.launches_everywhere else spec
 

@@ -23,7 +23,7 @@ from stoker.store.backends import BackendRow
 
 _COMMAND = (
     'echo "stoker probe on $(hostname)"; echo "gpus=${CUDA_VISIBLE_DEVICES-}";'
-    ' mkdir -p "$STOKER_OUTPUT_DIR" && echo ok > "$STOKER_OUTPUT_DIR/probe"'
+    ' echo ok > "$STOKER_OUTPUT_DIR/probe"'
 )
 
 

@@ -104,9 +104,7 @@ class Queue:
         if backend:
             from stoker.store import backends
 
-            row = backends.backend(self.db, backend)
-            if row is not None and row.folder is not None:
-                return row.folder
+            return backends.files_dir(self.db, backend) or self.settings.state_dir
         return self.settings.state_dir
 
     # -- change ------------------------------------------------------------------------------

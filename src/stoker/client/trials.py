@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from stoker.client.code_gatherer import CodeGatherer
 from stoker.core.model import JobSpec
-from stoker.store import sweeps
+from stoker.store import backends, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import CHUNK, Submission
 from stoker.store.sweeps import TrialRow
@@ -37,7 +37,9 @@ class Trials:
         self._spec = spec
         self._base = base
         self._name = spec.name
-        self._folder = sweep_folder(state_dir, sweep, spec.name)
+        # On a backend with a folder of its own, the nodes do not see the state folder.
+        files = backends.files_dir(db, base.request.backend) or state_dir
+        self._folder = sweep_folder(files, sweep, spec.name)
         self._code = CodeGatherer()
 
     def add(self, points: list[Point]) -> list[int]:
@@ -128,12 +130,12 @@ def listed(spec: SweepSpec) -> Iterator[tuple[str, Point]]:
         yield identity(spec.template, point), point
 
 
-def sweep_folder(state_dir: str, sweep: int, name: str) -> str:
+def sweep_folder(files: str, sweep: int, name: str) -> str:
     """The folder that holds one folder per trial; all jobs of a trial share it.
 
     Its name contains the id of the sweep, so that a later sweep of the same name does not use it.
     """
-    return os.path.join(state_dir, "sweeps", f"{names.check(name)}.{sweep}")
+    return os.path.join(files, "sweeps", f"{names.check(name)}.{sweep}")
 
 
 def is_missing(row: TrialRow) -> bool:

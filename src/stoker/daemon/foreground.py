@@ -26,7 +26,6 @@ from stoker.store.database import Database
 from stoker.store.submit import Submission
 from stoker.supervisor import job_processes, kill_processes, process_tags
 from stoker.supervisor.foreground_jobs import ForegroundJobs
-from stoker.supervisor.messages import RunnerEvent
 from stoker.supervisor.process_table import Process, read_processes
 
 TYPE_CHECKING = False
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from stoker.daemon.gpus.driver_monitor import DriverMonitor
+    from stoker.supervisor.messages import RunnerEvent
 else:
     Protocol = object  # typing takes 2 ms to import
 

@@ -140,11 +140,8 @@ def near_cpus(job: ReadyJob, devices: tuple[Device, ...]) -> str:
     return "" if job.request.cpus > len(near) else format_cpu_list(near)
 
 
-def _folder_to_create(job: ReadyJob, env: dict[str, str]) -> str | None:
-    """The folder to create before the start: the checkpoint folder, or the {dir} of a trial.
-
-    Other jobs create $STOKER_OUTPUT_DIR if they need it; an inode for each would cost too much.
-    """
+def _folder_to_create(job: ReadyJob, env: dict[str, str]) -> str:
+    """The folder to create before the start; it is removed after the end if it is empty."""
     if job.restartable or job.retries or job.warn is not None:
         return env["STOKER_CHECKPOINT_DIR"]
-    return env["STOKER_OUTPUT_DIR"] if job.sweep is not None else None
+    return env["STOKER_OUTPUT_DIR"]

@@ -122,6 +122,14 @@ def unfinished_jobs(db: Database, name: str) -> int:
     )))  # fmt: skip
 
 
+def files_dir(db: Database, name: str) -> str | None:
+    """Return the folder with the files of jobs of a backend; None: the state folder."""
+    row = db.execute(
+        "SELECT folder FROM backends WHERE name = ? AND is_removed = 0", (name,)
+    ).fetchone()
+    return None if row is None else maybe_text(row[0])
+
+
 def needs_driver(db: Database) -> list[str]:
     """Return the backends with jobs to submit, to watch or to cancel."""
     rows = db.execute(

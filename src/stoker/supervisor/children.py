@@ -636,6 +636,7 @@ class Children:
                     cap_log(attempt.log.path, self._log_limit)
                 else:
                     self._finish_log(attempt.order)
+                _remove_empty_folder(attempt.order)
                 if isinstance(attempt.failure, HostError):
                     self._late_events.append(Refused(attempt.order.attempt, str(attempt.failure)))
                 else:
@@ -715,6 +716,16 @@ def _peak(kilobytes: int) -> int:
     Before exec, the child was a copy of this process, and the kernel counts that too.
     """
     return kilobytes if kilobytes > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss else 0
+
+
+def _remove_empty_folder(order: Order) -> None:
+    """Remove the folder that was created for a job which stored nothing in it: it has an inode."""
+    folder = order.env.get("STOKER_OUTPUT_DIR")
+    if folder and folder == order.folder and not order.keep_children:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            pass
 
 
 def _close(lease: list[int]) -> None:

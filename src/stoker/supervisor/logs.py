@@ -15,7 +15,7 @@ _PROGRESS_BYTES = 60
 
 
 def job_folder(state_dir: str, job: int) -> str:
-    """The folder for a job's own files; the job creates it if it needs one."""
+    """The folder for a job's own files; an empty one is removed when the job has ended."""
     return os.path.join(state_dir, "jobs", str(job // 1000), str(job))
 
 

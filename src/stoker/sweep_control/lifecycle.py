@@ -26,7 +26,7 @@ from stoker.core.record import Record
 from stoker.core.snapshot_context import WISHES, original_folder
 from stoker.core.states import ACTIVE, RUNNING, STARTING, SUBMITTED, WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
-from stoker.store import contexts, dependencies, snapshots, submit_tokens, sweeps
+from stoker.store import backends, contexts, dependencies, snapshots, submit_tokens, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import context_id, take_ids
 from stoker.store.sweeps import SweepRow, TrialRow
@@ -416,7 +416,8 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
         return 0
     import shutil
 
-    shutil.rmtree(sweep_folder(queue.settings.state_dir, row.id, name), ignore_errors=True)
+    for folder in (queue.settings.state_dir, *backends.folders(queue.db)):
+        shutil.rmtree(sweep_folder(folder, row.id, name), ignore_errors=True)
     return len(queue.remove(jobs))
 
 

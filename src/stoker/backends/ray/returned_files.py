@@ -139,10 +139,12 @@ class Return:
         targets: dict[str, str] = {}  # local paths of single files, by their names on the node
         growing = set()  # logs and metrics are appended to
         trees: dict[str, str] = {}
+        complete: set[str] = set()  # folders of jobs that ended
         now = time.monotonic()
         with_checkpoints = now >= self._checkpoints_at
         for job in jobs:
-            node, local = job_folder("files", job.job), self._local(job.job)
+            folders = job.folders(self._files)
+            node, local = folders[0]
             name = log_path("files", job.job, job.number)
             path = log_path(self._files, job.job, job.number)
             if self._is_first:
@@ -154,11 +156,13 @@ class Return:
                     targets[stream_name(job.job, number)] = stream
             if job.job in ended:
                 targets[requeue_path(node)] = requeue_path(local)
-                trees[node] = local
+                trees |= dict(folders)
+                complete.update(dict(folders))
                 if job.call is not None and self._is_first:
                     base = f"files/calls/{os.path.basename(job.call)}/{result_name(job.job)}"
                     targets[base] = os.path.join(job.call, result_name(job.job))
             elif job.saves_checkpoints and with_checkpoints:
+                node, local = folders[-1]
                 trees[f"{node}/checkpoints"] = f"{local}/checkpoints"
         if with_checkpoints:
             self._checkpoints_at = now + _CHECKPOINT_SECONDS
@@ -169,13 +173,14 @@ class Return:
         for values in found:
             file = NodeFile(**values)
             seen.add(file.name)
-            local_path = targets.get(file.name) or _in_tree(trees, file.name)
+            base = "" if file.name in targets else _base(trees, file.name)
+            local_path = targets.get(file.name) or trees[base] + file.name[len(base) :]
             if file.name in growing:
                 self._append(file, local_path)
             elif ".stream-" in file.name and file.name in targets:
                 self._append_stream(file, local_path)
             elif file.name.endswith("/checkpoints") or "/checkpoints/" in file.name:
-                if _job_of(file.name) in ended or node_now - file.mtime_ns > _STILL_NS:
+                if base in complete or node_now - file.mtime_ns > _STILL_NS:
                     self._replace(file, local_path)
             else:
                 self._replace(file, local_path)
@@ -259,16 +264,9 @@ class Return:
         os.replace(part, path)
 
 
-def _in_tree(trees: dict[str, str], name: str) -> str:
-    for base, local in trees.items():
-        if name == base or name.startswith(f"{base}/"):
-            return local + name[len(base) :]
-    raise KeyError(name)
-
-
-def _job_of(name: str) -> int:
-    """The job whose output folder has this file: files/jobs/N/JOB/..."""
-    return int(name.split("/")[3])
+def _base(trees: dict[str, str], name: str) -> str:
+    """The folder of these that has this file."""
+    return next(base for base in trees if name == base or name.startswith(f"{base}/"))
 
 
 def _size(path: str) -> int:

@@ -6,6 +6,7 @@ batches/TOKEN/TASK/               the chunk, with the paths of the node
 folders/DIGEST/                   the folder of a job; once for each content
 files/calls/TOKEN/call            the pickled call of a function job
 files/jobs/...                    metrics and outputs of earlier attempts of a job
+files/sweeps/NAME.ID/TRIAL/       the folder of a trial
 """
 
 from __future__ import annotations
@@ -56,6 +57,14 @@ class SentJob(Record):
     saves_checkpoints: bool
     call: str | None  # the folder of a function job
     streams: tuple[str | None, str | None]  # files that the user chose for stdout and stderr
+    output: str | None = None  # the folder of its trial, relative to the folder with all files
+
+    def folders(self, files: str) -> list[tuple[str, str]]:
+        """The names on the node and the local paths of the folders that it writes to."""
+        found = [(job_folder("files", self.job), job_folder(files, self.job))]
+        if self.output is not None:
+            found.append((f"files/{self.output}", os.path.join(files, self.output)))
+        return found
 
 
 def stream_name(job: int, number: int) -> str:
@@ -66,7 +75,9 @@ def stream_name(job: int, number: int) -> str:
 def read_jobs(chunk: str) -> dict[int, SentJob]:
     """The jobs of a chunk."""
     found = {}
+    files = ""
     for line in read_lines(os.path.join(chunk, JOBS)):
+        files = line.get("files", files)
         if "job" in line:
             spec = line["spec"]
             found[line["job"]] = SentJob(
@@ -76,8 +87,14 @@ def read_jobs(chunk: str) -> dict[int, SentJob]:
                 saves_checkpoints=line["saves_checkpoints"],
                 call=None if spec["shell"] else folder_of(tuple(spec["argv"])),
                 streams=(_regular(spec.get("stdout")), _regular(spec.get("stderr"))),
+                output=_output(spec, files),
             )
     return found
+
+
+def _output(spec: dict[str, Any], files: str) -> str | None:
+    path = dict(spec["variables"]).get("STOKER_OUTPUT_DIR", "")
+    return os.path.relpath(path, files) if path.startswith(f"{files}/") else None
 
 
 def _regular(stored: str | None) -> str | None:
@@ -153,12 +170,20 @@ class Sender:
         return {**context, "cwd": cwd, "env": list(env.items())}
 
     def _job_lines(self, chunk: str) -> Iterator[str]:
+        files = ""
         for line in read_lines(os.path.join(chunk, JOBS)):
             if "files" in line:
-                line["files"] = self._on_node("files")
+                files, line["files"] = line["files"], self._on_node("files")
             elif "job" in line:
                 spec = line["spec"]
                 call = None if spec["shell"] else folder_of(tuple(spec["argv"]))
+                output = _output(spec, files)
+                if output is not None:  # the command has it too, for `{dir}`
+                    old, new = os.path.join(files, output), self._on_node(f"files/{output}")
+                    spec["argv"] = [word.replace(old, new) for word in spec["argv"]]
+                    spec["variables"] = [
+                        (key, value.replace(old, new)) for key, value in spec["variables"]
+                    ]
                 if call is not None:
                     spec["argv"][0] = self._place.python
                     spec["argv"][5] = self._on_node(f"files/calls/{os.path.basename(call)}")
@@ -199,11 +224,11 @@ class Sender:
                 if job.number == 1:
                     os.makedirs(os.path.dirname(path), exist_ok=True)
                     open(path, "wb").close()
-            if job.number > 1:
-                local = job_folder(files, job.job)
-                name = job_folder("files", job.job)
-                if os.path.isfile(metrics_path(local)):
-                    yield from _file_pieces(metrics_path(name), metrics_path(local))
+            own, *trial = job.folders(files)
+            if job.number > 1 and os.path.isfile(metrics_path(own[1])):
+                yield from _file_pieces(metrics_path(own[0]), metrics_path(own[1]))
+            # Earlier jobs of a trial may have written into its folder.
+            for name, local in [own, *trial] if job.number > 1 else trial:
                 for place, _, names in os.walk(local):
                     for one in names:
                         path = os.path.join(place, one)

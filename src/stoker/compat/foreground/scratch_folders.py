@@ -52,8 +52,14 @@ def working_directory() -> str:
 
 
 def remove_folder(folder: str) -> None:
-    if os.path.isdir(folder):
-        import shutil
+    try:
+        for name in os.listdir(folder):
+            os.rmdir(os.path.join(folder, name))  # output folders of jobs, usually empty
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        import shutil  # slow to import
 
         shutil.rmtree(folder, ignore_errors=True)
 
