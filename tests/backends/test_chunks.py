@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoker.backends.chunk_jobs import OF_THE_QUEUE, chunk_job, from_line, to_line
 from stoker.core.backends.capabilities import RAY, SLURM
 from stoker.core.backends.chunks import (
     LONG_SECONDS,
@@ -16,7 +19,7 @@ from stoker.core.backends.chunks import (
 )
 from stoker.core.backends.nodes import DOWN, Node, impossible_reason
 from stoker.core.backends.options import check_options, split_options
-from stoker.core.model import Request
+from stoker.core.model import JobSpec, ReadyJob, Request
 from stoker.errors import UsageError
 
 _SECONDS = st.none() | st.sampled_from((0.0, 0.01, 1.0, 599.0, 600.0, 86400.0)) | st.floats(0, 1e6)
@@ -182,3 +185,39 @@ def test_options_are_those_of_sbatch_unless_stoker_has_them() -> None:
     own, sbatch = split_options(options)
     assert own == {"python": "/opt/python", "max-jobs": "5"}
     assert sbatch == {"partition": "gpu", "exclusive": ""}
+
+
+# -- the lines of a chunk ------------------------------------------------------------------------
+
+_REQUEST = Request(
+    gpus=2, memory=3, exclusive=True, ids=("0",), prefer=("1",), model="h200", min_memory=4,
+    is_auto=True, avoid=("2",), backend="lab", nodes=2, options=("a=b",), cpus=5, host_memory=6,
+    is_auto_host=True, needs=("n=1",), share="time", preemptible=True, array=8, profile=9,
+)  # fmt: skip
+_READY = ReadyJob(
+    id=1, priority=2, request=_REQUEST, time_limit=3.0, fair_share_group="g", since=4.0,
+    argv=("a", "b"), shell=False, context=5, name="n", attempts=6, grace=7.0, stdout="/o",
+    stderr="/e", keep_children=True, batch=8, batch_index=9, profile=10, request_group=11,
+    retries=12, restartable=True, on_oom="alone", variables=(("K", "V"),), warn="USR1@9", sweep=13,
+    requeues=14, warm="torch", no_bind=True, preemptions=15, kept=(1,), snapshot="s",
+    array_index=16, notify="done:desktop", activation=("conda=x",), code=17,
+)  # fmt: skip
+
+
+def test_worker_gets_every_option_of_a_job() -> None:
+    """A new option that this test does not know must be carried, or be one of the queue."""
+    line = json.loads(json.dumps(to_line(chunk_job(_READY, 99, 1.5))))
+    found = from_line(line)
+    expected = _REQUEST._replace(backend="", options=())
+    assert found.spec.request == expected
+    defaults = JobSpec(argv=(), context=found.spec.context, on_oom="fail")
+    for name in JobSpec._fields:
+        if name in OF_THE_QUEUE:
+            assert getattr(found.spec, name) == getattr(defaults, name), name
+        elif name != "request":
+            assert getattr(found.spec, name) == getattr(_READY, name), name
+            assert getattr(found.spec, name) != getattr(defaults, name), f"give {name} a value"
+    for name, value in Request()._asdict().items():
+        assert getattr(_REQUEST, name) != value, f"give {name} a value"
+    assert (found.job, found.attempt, found.number, found.context) == (1, 99, 7, 5)
+    assert (found.batch, found.batch_index, found.estimate) == (8, 9, 1.5)

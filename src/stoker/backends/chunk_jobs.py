@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from stoker.core.fields import from_fields, to_fields
-from stoker.core.model import Context, Dependency, JobSpec, ReadyJob, Request
+from stoker.core.model import Context, JobSpec, ReadyJob, Request
 from stoker.core.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# Options of jobs that the queue applies: when a job is ready, and what follows its end.
+OF_THE_QUEUE = frozenset((
+    "after", "array", "begin_at", "context", "dedupe", "fair_share_group", "held", "notify",
+    "on_oom", "restartable", "retries", "snapshot", "tags",
+))  # fmt: skip
 _NO_CONTEXT = Context(cwd="/", env=(), umask=0o077, shell="/bin/sh")
 
 
@@ -29,28 +34,11 @@ class ChunkJob(Record):
 
 
 def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
-    """The job for a worker. Retries are not passed on: the queue decides about them."""
-    spec = JobSpec(
-        argv=job.argv,
-        context=_NO_CONTEXT,
-        shell=job.shell,
-        request=job.request._replace(backend="", options=()),
-        name=job.name,
-        priority=job.priority,
-        time_limit=job.time_limit,
-        grace=job.grace,
-        stdout=job.stdout,
-        stderr=job.stderr,
-        keep_children=job.keep_children,
-        on_oom="fail",
-        variables=job.variables,
-        warn=job.warn,
-        sweep=job.sweep,
-        warm=job.warm,
-        no_bind=job.no_bind,
-        array_index=job.array_index,
-        activation=job.activation,
+    """The job for a worker, with all its options except those that the queue applies."""
+    spec = JobSpec(argv=job.argv, context=_NO_CONTEXT, on_oom="fail")._replace(
+        **{name: getattr(job, name) for name in JobSpec._fields if name not in OF_THE_QUEUE}
     )
+    spec = spec._replace(request=job.request._replace(backend="", options=()))
     return ChunkJob(
         job=job.id,
         attempt=attempt,
@@ -73,18 +61,13 @@ def to_line(job: ChunkJob) -> dict[str, Any]:
 
 def from_line(line: dict[str, Any]) -> ChunkJob:
     """Return the job of a line. Raises ValueError if a field is missing."""
-    stored = dict(line["spec"], context=_NO_CONTEXT)
-    spec = from_fields(JobSpec, stored)
-    request = from_fields(Request, {k: _tuples(v) for k, v in stored["request"].items()})
-    spec = spec._replace(
-        argv=tuple(spec.argv),
-        request=request,
-        after=tuple(from_fields(Dependency, one) for one in spec.after),
-        tags=tuple(spec.tags),
-        variables=tuple((key, value) for key, value in spec.variables),
+    stored = {name: _tuples(value) for name, value in line["spec"].items()}
+    request = {name: _tuples(value) for name, value in line["spec"]["request"].items()}
+    spec = from_fields(
+        JobSpec, {**stored, "context": _NO_CONTEXT, "request": from_fields(Request, request)}
     )
     return from_fields(ChunkJob, {**line, "spec": spec})
 
 
 def _tuples(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
