@@ -423,6 +423,45 @@ def test_worker_that_cannot_start_is_a_problem_of_the_backend(
     assert len(lab.allocations()) <= count + 3
 
 
+def test_worker_that_fails_after_taking_its_chunk_is_tried_a_few_times(
+    shared_slurm: SlurmCluster, new_slurm_lab: NewLab
+) -> None:
+    lab = new_slurm_lab(shared_slurm)
+    runs = Executions(lab)
+    blocked = lab.files / "jobs"
+    blocked.write_text("")  # the worker cannot create folders of jobs
+    jobs = lab.submit_lines([runs.command()] * 2, "--gpus", "4")
+    wait_until(lambda: "does not try again" in (lab.problem() or ""), 120, "the last try")
+    tried = len(lab.allocations())
+    assert tried <= 8  # two for each try
+    problem = "the worker failed on node "
+    for words in (("why", str(jobs[0])), ("ls",), ("show", str(jobs[0])), ("backend", "ls")):
+        shown = lab.ok(*words, COLUMNS="500")
+        assert problem in shown and "NotADirectoryError" in shown, words
+    assert problem in lab.run("doctor").stdout
+    assert [lab.state(job) for job in jobs] == ["queued"] * 2
+    assert lab.job(jobs[0])["attempts"] == 0
+    assert len(lab.allocations()) == tried
+    blocked.unlink()
+    assert "the backend lab works" in lab.run("backend", "test", BACKEND).stderr
+    lab.finish()
+    runs.check_once(jobs)
+    assert lab.problem() is None
+
+
+def test_folder_that_nodes_do_not_see_is_named(
+    shared_slurm: SlurmCluster, new_slurm_lab: NewLab
+) -> None:
+    lab = new_slurm_lab(shared_slurm)
+    shared_slurm.hide(lab.files)
+    job = lab.submit_on("true")
+    wait_until(lab.problem, 60, "the problem")
+    seen = f"it wrote nothing into {lab.files}"
+    assert seen in lab.ok("why", str(job))
+    assert "the node probably does not see that folder" in lab.ok("backend", "ls", COLUMNS="500")
+    assert seen in lab.run("doctor").stdout
+
+
 # -- other kinds of clusters ---------------------------------------------------------------------
 
 

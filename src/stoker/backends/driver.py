@@ -48,7 +48,7 @@ _CHANGED_NODES_SECONDS = 10.0  # the same, if allocations have started or ended
 _GRACE_SECONDS = 5.0
 _FORGOTTEN_SECONDS = 30.0  # for allocations that the engine does not list
 _KILL_SECONDS = 30.0  # after the grace period of a job, before its allocation is cancelled
-_CANCELLED = "engine_cancel"
+_OF_THE_ENGINE = ("engine_cancel", "preempted")  # causes that say nothing about the worker
 _WORKERS_AT_ONCE = 16  # whose events one transaction records
 _MAX_WATCHED = 200  # allocations that wait in the engine's queue and may have started
 
@@ -145,6 +145,9 @@ class Driver:
     def _is_changed(self) -> bool:
         """Whether the backend was given other options or another folder."""
         row = backends.backend(self._db, self._name)
+        if row is not None and row.problem is None and self._problem is not None:
+            self._problem = None  # `stoker backend test` removed it
+            self._hand_over.try_again()
         return row is None or (row.options, row.folder, row.environment) != self._config
 
     def _talk(self, now: float) -> bool:
@@ -282,7 +285,7 @@ class Driver:
     def _recorded(self, one: Allocation) -> None:
         """New events of a worker are in the database."""
         seen = self._collector.seen(one)
-        if seen.is_owned:
+        if seen.has_run:
             self._hand_over.worker_started()
         if seen.is_closed:
             if not allocations.unfinished(self._records, one.id):
@@ -347,17 +350,20 @@ class Driver:
         if status is None:
             self._end(one, "the engine no longer knows it")
             return True
-        if not self._collector.seen(one).is_owned and status.cause != _CANCELLED:
+        if not self._collector.seen(one).has_run and status.cause not in _OF_THE_ENGINE:
             self._start_failed(one, status, now)
         self._end(one, status.reason, status.cause or "lost", status.is_certain)
         return True
 
     def _start_failed(self, one: Allocation, status: Status, now: float) -> None:
-        """An allocation ended and its worker never started: say why, with what it printed."""
+        """An allocation ended and its worker ran no job: say why, with what it printed."""
         where = f" on node {status.node}" if status.node else ""
-        printed = self._backend.worker_output(os.path.join(self._folder, one.token), one.task)
-        why = printed or status.reason
-        self._hand_over.worker_failed(f"the worker did not start{where}: {why}", now)
+        printed = ""
+        if status.is_certain:
+            printed = self._backend.worker_output(os.path.join(self._folder, one.token), one.task)
+        did = "failed" if self._collector.seen(one).is_owned else "did not start"
+        problem = f"the worker {did}{where}: {printed or status.reason}"
+        self._hand_over.worker_failed(problem, one.created_at, now)
 
     def _update(self, one: Allocation, status: Status) -> bool:
         state = allocations.RUNNING if status.state == RUNNING else allocations.SUBMITTED

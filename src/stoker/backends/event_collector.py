@@ -26,6 +26,7 @@ class Seen(Record):
     """What the event file of an allocation says so far, apart from single jobs."""
 
     is_owned: bool = False
+    has_run: bool = False  # its worker started a job, refused one or returned one
     is_closed: bool = False
     was_drained: bool = False
 
@@ -75,6 +76,8 @@ class EventCollector:
     def _note(self, allocation: Allocation, announced: set[int], event: dict[str, Any]) -> None:
         seen = self._seen.get(allocation.id, Seen())
         kind = event.get("kind")
+        if kind in ("begun", "ended", "returned", "closed"):
+            seen = seen._replace(has_run=True)
         if kind == "reserved":
             announced.update(attempt for _, attempt in event["jobs"])
         elif kind == "begun":

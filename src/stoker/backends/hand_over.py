@@ -10,6 +10,7 @@ The order of steps makes a crash at any point harmless:
 
 from __future__ import annotations
 
+import math
 import os
 import uuid
 
@@ -45,6 +46,7 @@ from stoker.testing.failpoints import failpoint
 
 _READ = 20_000  # jobs of a request group that are considered at a time
 _UNKNOWN_SLOTS = 8  # of a backend whose nodes are not known
+_MAX_FAILED_STARTS = 4  # tries in a row, after 0, 2, 4 and 8 seconds
 _MAX_PAUSE = 60.0  # seconds between two attempts to submit jobs that were refused
 
 
@@ -83,7 +85,8 @@ class HandOver:
         self._slow: set[int] = set()  # profiles whose jobs proved to be longer than expected
         self._refusals: dict[int, _Refusal] = {}  # by request group
         self._most_tasks: int | None = None  # a batch of this size may fit in the engine's limits
-        self._failed_starts = 0  # allocations in a row whose worker did not start
+        self._failed_starts = 0  # tries in a row in which no worker ran a job
+        self._failed_at = 0.0  # when the last of them failed (wall clock)
         self._paused_until = 0.0
         self._start_problem: str | None = None
         self._boot = boot_id()
@@ -136,11 +139,32 @@ class HandOver:
     def worker_started(self) -> None:
         self._failed_starts, self._paused_until, self._start_problem = 0, 0.0, None
 
-    def worker_failed(self, problem: str, now: float) -> None:
-        """An allocation ended before its worker started: wait before more are requested."""
-        self._failed_starts += 1
+    def worker_failed(self, problem: str, created_at: float, now: float) -> None:
+        """An allocation ended before its worker ran a job: wait before more are requested.
+
+        After some tries, the jobs wait until the user has done something: `try_again`.
+        """
+        if created_at >= self._failed_at:  # allocations that were requested together are one try
+            self._failed_starts += 1
+            self._failed_at = self._clock.wall()
         self._paused_until = now + min(_MAX_PAUSE, 2.0 ** min(self._failed_starts, 6))
         self._start_problem = problem
+        if self.has_given_up:
+            self._paused_until = math.inf
+            self._start_problem += (
+                f"; Stoker tried {self._failed_starts} times and does not try again until"
+                f" `stoker backend test {self._backend.name}`"
+            )
+
+    @property
+    def has_given_up(self) -> bool:
+        return self._failed_starts >= _MAX_FAILED_STARTS
+
+    def try_again(self) -> None:
+        """Try once more after giving up."""
+        if self.has_given_up:
+            self._failed_starts = _MAX_FAILED_STARTS - 1
+            self._paused_until, self._start_problem = 0.0, None
 
     def allocation_ended(self) -> None:
         """The engine may accept jobs again that exceeded a limit."""

@@ -43,6 +43,7 @@ def probe(queue: Queue, row: BackendRow, timeout: float, gpus: int | None) -> It
         return
     with queue.db.transaction():
         backends.record_nodes(queue.db, row.name, nodes, time.time())
+        backends.record_problem(queue.db, row.name, None, time.time())  # its driver tries again
     up = [node for node in nodes if node.state == UP]
     total = sum(node.gpus for node in up)
     yield Step(f"{plural(len(up), 'node')} with {plural(total, 'GPU')} up", bool(up))

@@ -62,18 +62,21 @@ def short_on_backend(db: Database, row: JobRow) -> str:
         return f"{name} was removed"
     kind, problem = found
     if row.state == "submitted":
-        words = submitted_words(db, row)
+        words = unstarted_words(db, row)
         if words.startswith("next on "):
             return words
         where = "handed over to Ray" if kind == RAY else f"in the queue of {_ENGINES[kind]}"
         return f"{where}: {words}" if words else where
     limit = array_limit_words(db, row)
-    return f"{name} has a problem" if problem else limit or f"about to be submitted to {name}"
+    return f"{name}: {problem}" if problem else limit or f"about to be submitted to {name}"
 
 
-def submitted_words(db: Database, row: JobRow) -> str:
-    """Why a submitted job has not started, for a cell."""
-    if row.allocation is None:
+def unstarted_words(db: Database, row: JobRow) -> str:
+    """Why a job on a backend has not started, for a cell; "" if nothing is known."""
+    if row.state == "queued":
+        found = backends.kind_and_problem(db, row.request.backend)
+        return "" if found is None else found[1] or ""
+    if row.state != "submitted" or row.allocation is None:
         return ""
     one = allocations.load(db, row.allocation)
     if one.state == allocations.RUNNING:

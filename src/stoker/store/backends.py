@@ -100,7 +100,7 @@ def remove(db: Database, name: str) -> None:
 def record_nodes(db: Database, name: str, nodes: Iterable[Node], now: float) -> None:
     text = json.dumps([node._asdict() for node in nodes])
     db.execute(
-        "UPDATE backends SET nodes = ?, problem = NULL, checked_at = ? WHERE name = ?",
+        "UPDATE backends SET nodes = ?, checked_at = ? WHERE name = ?",
         (text, now, name),
     )
 

@@ -224,6 +224,11 @@ class SlurmBackend:
         try:
             with open(os.path.join(folder, f"slurm-{task}.out"), "rb") as file:
                 lines = file.read()[-2000:].decode("utf-8", "replace").strip().splitlines()
+        except FileNotFoundError:
+            return (
+                f"it wrote nothing into {folder}, so the node probably does not see that folder;"
+                " add a backend with a --folder that all nodes share"
+            )
         except OSError:
             return ""
         return lines[-1] if lines else ""

@@ -30,7 +30,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import backups, job_queries
+from stoker.store import backends, backups, job_queries
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
@@ -142,6 +142,10 @@ def _database(folder: str) -> Iterator[Finding]:
             yield Finding("bad", f"the database lacks records: job {id_ranges(ahead)} was started,"
                           " but is not in it", "stoker doctor --repair")  # fmt: skip
         yield from _idle_gpus(db)
+        for row in backends.backends(db):
+            if row.problem is not None:
+                yield Finding("bad", f"the backend {row.name} has a problem: {row.problem}",
+                              f"stoker backend test {row.name}")  # fmt: skip
         with db.transaction():
             pass
     except (Error, sqlite3.Error) as error:

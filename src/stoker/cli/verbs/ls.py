@@ -244,10 +244,10 @@ def jobs_table(queue: Queue, rows: list[JobRow], view: QueueView | None = None) 
     for row in rows:
         words = views.result_words(row, queue.db)
         words = words or _waiting_words(queue, row, now, view, draining)
-        if row.state == "submitted" and not words:
-            from stoker.client.backend_reasons import submitted_words
+        if row.request.backend and not words:
+            from stoker.client.backend_reasons import unstarted_words
 
-            words = submitted_words(queue.db, row)
+            words = unstarted_words(queue.db, row)
         words = words or views.process_words(queue.db, row) or progress_words(queue, row, now)
         lines.append(_cells(row, now, likely.get(row.id), words, row.id in starred))
     return table(("ID", "STATE", "TIME", "GPU", "NAME", "COMMAND"), lines, state=1)

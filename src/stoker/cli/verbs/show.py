@@ -98,6 +98,10 @@ def _array(queue: Queue, row: JobRow) -> str:
 
 def _text(queue: Queue, row: JobRow) -> str:
     words = views.result_words(row, queue.db) or views.process_words(queue.db, row)
+    if row.request.backend and not words:
+        from stoker.client.backend_reasons import unstarted_words
+
+        words = unstarted_words(queue.db, row)
     out, err = views.log_paths(queue.settings, row)
     note = notes.note(queue.db, notes.JOB, row.id)
     lines = [
