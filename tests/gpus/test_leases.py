@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from stoker.daemon.gpus.process_owners import user_name
 from stoker.devices.leases.lease import first_waiters
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost, GpuLab, hold_memory
 from tests.helpers import Gate
+from tests.other_user import OTHER, busy_other_user
+
+_PLANTED = ["link", "fifo", "folder"]
 
 
 def _run(lab: GpuLab, *args: str) -> subprocess.Popen[str]:
@@ -257,6 +263,62 @@ def test_planted_lease_file_blocks_only_its_gpu(host: GpuHost, gpu_lab: GpuLab) 
     (leases / host.uuids[0]).unlink()
     assert gpu_lab.wait(waits) == 0
     assert gpu_lab.daemon_pid() == daemon
+
+
+@pytest.mark.parametrize("kind", [*_PLANTED, *(["unreadable"] if os.getuid() else [])])
+@pytest.mark.parametrize("ending", ["", ".gate"])
+def test_views_name_a_planted_lease_file(
+    host: GpuHost, gpu_lab: GpuLab, kind: str, ending: str
+) -> None:
+    leases = Path(gpu_lab.env["STOKER_LEASE_DIR"])
+    leases.mkdir(mode=0o1777)
+    leases.chmod(0o1777)
+    path = leases / f"{host.uuids[0]}{ending}"
+    match kind:
+        case "link":
+            path.symlink_to("/etc/passwd")
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "unreadable":
+            path.touch(0o000)
+    waits = gpu_lab.submit("--gpu-ids", "0", "true")
+    assert f"cannot be leased: the lease file `{path}` is " in gpu_lab.why(waits)
+    assert "cannot be leased" in gpu_lab.ok("gpus")
+    assert "cannot be leased" in gpu_lab.ok()
+    done = gpu_lab.run("doctor")
+    assert f"bad   GPU 0: cannot be leased: the lease file `{path}` is " in done.stdout
+    assert f"hint: ask user {os.getuid()} to remove it: {path}" in done.stdout
+
+
+@pytest.mark.parametrize("ending", ["", ".gate"])
+def test_views_name_a_process_that_locks_a_gpu_without_a_lease(
+    host: GpuHost, gpu_lab: GpuLab, ending: str, tmp_path: Path
+) -> None:
+    assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0  # makes the files
+    path = Path(gpu_lab.env["STOKER_LEASE_DIR"], f"{host.uuids[0]}{ending}")
+    descriptor = os.open(path, os.O_RDONLY)  # the other user has no access to folders of tests
+    out = os.open(tmp_path / "pid", os.O_RDWR | os.O_CREAT)
+
+    def hold(begin: Callable[[], None]) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(out, str(os.getpid()).encode())
+        begin()
+        signal.pause()
+
+    with busy_other_user(hold):
+        os.close(descriptor)
+        pid = int(os.pread(out, 20, 0))
+        words = f"its lease is locked by {user_name(OTHER)} (pid {pid})"
+        waits = gpu_lab.submit("--gpu-ids", "0", "true")
+        assert words in gpu_lab.why(waits)
+        assert words in gpu_lab.gpu(0)["state"]
+        assert gpu_lab.gpu(1)["state"] == "free"
+        assert f"bad   GPU 0: {words}" in gpu_lab.run("doctor").stdout
+        assert gpu_lab.state(waits) == "queued"
+    os.close(out)
+    assert gpu_lab.wait(waits) == 0
 
 
 def test_unsafe_lease_folder_blocks_only_gpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:

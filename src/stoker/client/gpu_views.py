@@ -20,13 +20,13 @@ from stoker.core.policy.eligible import is_named
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
 from stoker.daemon.gpus.gpu_file import NOT_NAMED, read_gpu_file
-from stoker.daemon.gpus.process_owners import leased_on, mps_servers, owners, user_name
+from stoker.daemon.gpus.process_owners import leased_on, mps_servers, owners, user_name, user_of
 from stoker.daemon.status import daemon_pid, known_devices
 from stoker.devices.discovery import as_device, has_driver
 from stoker.devices.leases.holders import Holder
-from stoker.devices.leases.lease import holders
+from stoker.devices.leases.lease import holders, other_lock
 from stoker.devices.nvml_client import sample_once
-from stoker.errors import Error
+from stoker.errors import Conflict, Error, NoPermission
 from stoker.settings import Settings
 from stoker.store import device_settings, job_queries, meta
 from stoker.store.database import Database
@@ -184,9 +184,7 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
         devices = load_devices(db)
         return [_make_view(d, None, active, None, (), decisions) for d in devices], sample.error
     known = {device.uuid: device for device in load_devices(db)}
-    places = [(gpu.uuid, gpu.pci, gpu.slice_of is not None) for gpu in sample.gpus]
     own_pid = daemon_pid(settings.state_dir)
-    leases = [one for one in holders(places) if one.pid != own_pid]
     attempts, users = owners(sample.gpus, meta.tag_base(db))
     servers = mps_servers(users)
     shown = []
@@ -195,8 +193,9 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
         leased = leased_on(gpu, users, own_pid) if settings.leases else set()
         occupancy = occupancy_of(gpu, attempts, users, leased, servers)
         device = device._replace(share=shares.get(device.uuid, settings.gpu_share))
-        others = tuple(one for one in leases if one.uuid == gpu.uuid)
-        view = _make_view(device, gpu, active, occupancy, others, decisions)
+        others, problem = _leases(gpu, own_pid)
+        blocked = problem.message if problem is not None and settings.leases else None
+        view = _make_view(device, gpu, active, occupancy, others, decisions, blocked)
         shown.append(view._replace(mps=load_mps_view(device, active)))
     if sample.error is not None:  # a GPU cannot be opened
         sampled = {gpu.uuid for gpu in sample.gpus}
@@ -206,6 +205,25 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
             shown.append(lost._replace(state=closed, closed=closed))
         shown.sort(key=lambda one: one.device.number)
     return _allowed(shown, settings), None
+
+
+def _leases(gpu: GpuSample, own_pid: int | None) -> tuple[tuple[Holder, ...], Error | None]:
+    """Leases on a GPU, without those of process `own_pid`, and why no job can lease it."""
+    place = (gpu.uuid, gpu.pci, gpu.slice_of is not None)
+    try:
+        held = tuple(one for one in holders([place]) if one.pid != own_pid)
+        pid = other_lock(place)
+    except Error as error:
+        return (), NoPermission(f"cannot be leased: {error.message}", error.hint)
+    if pid is None or pid == own_pid:
+        return held, None
+    why = f"its lease is locked by {user_of(pid)} (pid {pid}), which is not a job of Stoker"
+    return held, Conflict(why, f"ask {user_of(pid)} to end process {pid}; jobs wait until then")
+
+
+def lease_problem(gpu: GpuSample, settings: Settings) -> Error | None:
+    """Why no job can lease a GPU although no job has it; None if there is no such reason."""
+    return _leases(gpu, daemon_pid(settings.state_dir))[1] if settings.leases else None
 
 
 def _simulate(view: GpuView) -> GpuView:
@@ -274,6 +292,7 @@ def _make_view(
     occupancy: Occupancy | None,
     leases: tuple[Holder, ...],
     decisions: dict[str, list[Any]],
+    blocked: str | None = None,
 ) -> GpuView:
     drained, slots, quarantine = decisions.get(device.uuid, (False, None, None))
     device = device._replace(slots=slots or device.slots)  # also while no daemon runs
@@ -285,6 +304,8 @@ def _make_view(
         closed = f"in quarantine: {quarantine}"
     elif drained:
         closed = "drained"
+    elif blocked is not None:
+        closed = blocked
     elif not jobs and any(one.amount is None for one in leases):
         closed = f"leased to {holder_name(leases[0])}"
     is_taken = (occupancy is not None and occupancy.has_other_processes) or bool(leases)

@@ -400,14 +400,19 @@ def _mps(settings: Settings, devices: tuple[Device, ...]) -> Iterator[Finding]:
 
 def _devices(settings: Settings) -> Iterator[Finding]:
     if not settings.devices and has_driver():
+        from stoker.client.gpu_views import lease_problem
+
         sample = sample_once()
         if sample.gpus is None:
             yield Finding("bad", f"no GPU can be used: {sample.error}",
                           "CPU jobs continue; GPU jobs start when the driver responds")  # fmt: skip
             return
         for gpu in sample.gpus:
+            problem = lease_problem(gpu, settings)
             if gpu.error is not None:
                 yield Finding("bad", f"GPU {gpu.visible}: {gpu.error}")
+            elif problem is not None:
+                yield Finding("bad", f"GPU {gpu.visible}: {problem.message}", problem.hint or "")
     devices = find_devices(settings.devices)
     if devices:
         names = ", ".join(sorted({device.model or "GPU" for device in devices}))

@@ -27,7 +27,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from stoker.devices.leases.holders import WHOLE, DeviceClaim, Holder, place, read_holders, sign
-from stoker.devices.leases.lease_files import lease_error, lock, paths_of
+from stoker.devices.leases.lease_files import flock_pid, lease_error, lock, paths_of
 from stoker.errors import Impossible
 
 TYPE_CHECKING = False
@@ -76,6 +76,22 @@ def holders(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
 def first_waiters(gpus: Sequence[tuple[str, str, bool]]) -> list[Holder]:
     """Return the processes that hold the gates and so wait first; takes no lock."""
     return [holder for gpu in gpus for holder in read_holders(gpu[0], paths_of(*gpu)[1])]
+
+
+def other_lock(gpu: tuple[str, str, bool]) -> int | None:
+    """Return the PID of a process, not of Stoker, that locked a GPU; None if there is none.
+
+    Raises Error if the files of the lease cannot be used. Takes no lock.
+    """
+    try:
+        for path in paths_of(*gpu):
+            pid = flock_pid(path)
+            # Processes of Stoker add a record as soon as they have the lock, so look again.
+            if pid and not any(read_holders(gpu[0], path)) and pid == flock_pid(path):
+                return pid
+    except OSError as error:
+        raise lease_error(error) from None
+    return None
 
 
 class Waiter:

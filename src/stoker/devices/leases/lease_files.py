@@ -69,6 +69,8 @@ def open_existing(path: str) -> int:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise _planted(path, "a symbolic link") from None
+        if error.errno == errno.EACCES and os.path.lexists(path):
+            raise _planted(path, "not readable") from None
         raise
     info = os.fstat(descriptor)
     if stat.S_ISREG(info.st_mode) and info.st_nlink <= 1:
@@ -78,7 +80,28 @@ def open_existing(path: str) -> int:
 
 
 def _planted(path: str, what: str) -> NoPermission:
-    return NoPermission(f"the lease file `{path}` is {what}", f"ask its owner to remove it: {path}")
+    try:
+        owner = f"user {os.lstat(path).st_uid}"
+    except OSError:
+        owner = "its owner"
+    return NoPermission(f"the lease file `{path}` is {what}", f"ask {owner} to remove it: {path}")
+
+
+def flock_pid(path: str) -> int | None:
+    """Return the PID of a process that locked a file with flock, by /proc/locks; None: no lock."""
+    try:
+        descriptor = open_existing(path)
+    except FileNotFoundError:
+        return None
+    info = os.fstat(descriptor)
+    os.close(descriptor)
+    name = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
+    with open("/proc/locks", encoding="ascii") as file:
+        for line in file:
+            words = line.split()  # 1: FLOCK ADVISORY WRITE 4711 fe:00:260072 0 EOF
+            if words[1] == "FLOCK" and words[5] == name:
+                return int(words[4])
+    return None
 
 
 def lease_error(error: OSError) -> Error:
