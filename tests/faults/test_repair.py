@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sqlite3
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,32 @@ def test_running_job_is_adopted_although_the_restored_record_is_older(lab: Lab) 
     assert is_alive(pid)
     gate.open()
     assert lab.wait(job) == 6
+
+
+def test_last_submit_before_damage_survives_in_a_snapshot(lab: Lab) -> None:
+    """A snapshot follows the last change, also if nothing happens after it."""
+    lab.ok("daemon", "drain")
+    for number in range(1, 4):
+        lab.submit("true")
+        lab.wait_until(partial(_has_snapshot, lab, number))
+    lab.ok("daemon", "stop")
+    path = lab.state_dir / "queue.db"
+    path.write_bytes(b"garbage " * 10_000)
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    assert "restored 3 jobs from the snapshot of " in lab.ok("doctor", "--repair")
+    assert lab.states() == {1: "held", 2: "held", 3: "held"}
+
+
+def _has_snapshot(lab: Lab, jobs: int) -> bool:
+    """Whether the newest snapshot has this many jobs."""
+    for path in backups.newest(str(lab.state_dir))[:1]:
+        try:
+            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+                return connection.execute("SELECT count(*) FROM jobs").fetchall() == [(jobs,)]
+        except sqlite3.OperationalError:
+            pass  # replaced by a newer one just now
+    return False
 
 
 def test_repair_asks_on_a_terminal_and_changes_nothing_unless_confirmed(lab: Lab) -> None:

@@ -101,10 +101,21 @@ def test_restored_snapshot_has_the_waiting_jobs(tmp_path: Path) -> None:
 
 def test_only_three_snapshots_are_kept(tmp_path: Path) -> None:
     db = a_store(tmp_path)
+    for age in (500, 400, 300, 200):
+        backups.take(db)
+        newest = backups.newest(str(tmp_path))[0]
+        os.utime(newest, times=(os.stat(newest).st_mtime - age,) * 2)
+    backups.take(db)
+    names = [os.path.basename(path) for path in backups.newest(str(tmp_path))]
+    assert names == ["5.db", "4.db", "3.db"]
+
+
+def test_frequent_snapshots_replace_only_the_newest(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
     for _ in range(5):
         backups.take(db)
     names = [os.path.basename(path) for path in backups.newest(str(tmp_path))]
-    assert names == ["5.db", "4.db", "3.db"]
+    assert names == ["5.db", "1.db"]
 
 
 def test_snapshots_taken_at_the_same_time_do_not_share_a_file(tmp_path: Path) -> None:
@@ -120,7 +131,7 @@ def test_snapshots_taken_at_the_same_time_do_not_share_a_file(tmp_path: Path) ->
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(take_ten, range(2)))  # raises what one of them raised
     paths = backups.newest(str(tmp_path))
-    assert [os.path.basename(path) for path in paths] == ["20.db", "19.db", "18.db"]
+    assert [os.path.basename(path) for path in paths] == ["20.db", "1.db"]
     assert all(backups.is_sound(path) for path in paths)
 
 

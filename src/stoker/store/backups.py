@@ -1,4 +1,8 @@
-"""Snapshots of the database, in case the file is damaged; the newest three are kept."""
+"""Snapshots of the database, in case the file is damaged; three are kept.
+
+The newest is a second old, or more if the queue is large. The others are a minute or more apart,
+in case damage is found late.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,9 @@ from stoker.store.database import Database
 
 _FOLDER = "snapshots"
 _KEPT = 3
-_SHORTEST_SECONDS = 60.0
-_MAX_TIME_SHARE = 1 / 200  # of the thread's time that snapshots may take
+_SHORTEST_SECONDS = 1.0
+_MAX_TIME_SHARE = 1 / 50  # of the thread's time that snapshots may take
+_APART_SECONDS = 60.0
 
 
 def newest(folder: str) -> list[str]:
@@ -35,19 +40,19 @@ def _number(name: str) -> int:
 class Snapshots:
     """Takes snapshots at intervals that grow with the size of the database."""
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
-        self._interval = _SHORTEST_SECONDS
+    def __init__(self) -> None:
+        self._due_at = 0.0  # monotonic
 
-    def is_due(self) -> bool:
-        known = newest(self._folder)
-        return not known or not 0 <= time.time() - os.stat(known[0]).st_mtime < self._interval
+    def seconds_left(self) -> float:
+        """Seconds until the next snapshot may be taken."""
+        return max(0.0, self._due_at - time.monotonic())
 
     def take(self, db: Database) -> None:
         started = time.monotonic()
+        self._due_at = started + _SHORTEST_SECONDS  # if it fails
         take(db)
-        seconds = time.monotonic() - started
-        self._interval = max(_SHORTEST_SECONDS, seconds / _MAX_TIME_SHARE)
+        ended = time.monotonic()
+        self._due_at = ended + max(_SHORTEST_SECONDS, (ended - started) / _MAX_TIME_SHARE)
 
 
 def take(db: Database) -> None:
@@ -64,10 +69,16 @@ def take(db: Database) -> None:
             os.unlink(unfinished)
         db.execute("VACUUM INTO ?", (unfinished,))
         os.rename(unfinished, os.path.join(place, f"{number}.db"))
-        for path in known[_KEPT - 1 :]:
+        for path in known[:1] if _are_close(known[:2]) else known[_KEPT - 1 :]:
             os.unlink(path)
     finally:
         os.close(lock)
+
+
+def _are_close(paths: list[str]) -> bool:
+    """Whether a snapshot and the one before it were taken within a minute."""
+    times = [os.stat(path).st_mtime for path in paths]
+    return len(times) == 2 and 0 <= times[0] - times[1] < _APART_SECONDS
 
 
 def is_sound(path: str) -> bool:

@@ -38,16 +38,18 @@ class Checkpoints:
     def _work(self) -> None:
         db: Database | None = None
         try:
-            snapshots = Snapshots(self._folder)
+            snapshots, has_changed = Snapshots(), False  # since the last snapshot
             while not self._closing.is_set():
-                self._wanted.wait()
+                is_wanted = self._wanted.wait(snapshots.seconds_left() if has_changed else None)
                 self._wanted.clear()
+                has_changed = has_changed or is_wanted
                 try:
                     if db is None:
                         db = open_database(self._folder, timeout=1.0)
                     db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
-                    if snapshots.is_due():
+                    if not snapshots.seconds_left():
                         snapshots.take(db)
+                        has_changed = False
                 except (sqlite3.Error, OSError, Error) as error:
                     # A full or failing disk: the thread retries at the next request.
                     self.error = str(error)
