@@ -22,6 +22,10 @@ let onUnreachable = () => {};
 /** Register a callback for requests that cannot reach the server; it runs before the request fails. */
 export const whenUnreachable = (callback: () => void) => (onUnreachable = callback);
 
+/** Keys of requests without a clear answer: a repeated request must not add jobs twice. */
+const openKeys = new Map<string, string>();
+const KEY_MS = 10 * 60_000;
+
 export async function request(
   method: string,
   path: string,
@@ -33,12 +37,21 @@ export async function request(
     headers['Content-Type'] = 'application/json';
     headers['X-Stoker'] = '1';
   }
+  const text = method === 'GET' ? undefined : JSON.stringify(body ?? {});
+  const said = `${method} ${path} ${text}`;
+  if (method === 'POST') {
+    // Not crypto.randomUUID, which browsers only have on loopback addresses and HTTPS.
+    const key = openKeys.get(said) ?? crypto.getRandomValues(new Uint32Array(4)).join('-');
+    openKeys.set(said, key);
+    setTimeout(() => openKeys.get(said) === key && openKeys.delete(said), KEY_MS);
+    headers['Idempotency-Key'] = key;
+  }
   let response: Response;
   try {
     response = await fetch(path, {
       method,
       headers,
-      body: method === 'GET' ? undefined : JSON.stringify(body ?? {}),
+      body: text,
       signal: stop ?? AbortSignal.timeout(30_000),
       credentials: 'same-origin',
     });
@@ -52,6 +65,7 @@ export async function request(
       'is `stoker web` still running?',
     );
   }
+  if (response.status < 500) openKeys.delete(said);
   if (response.ok) return response;
   const payload = await response.json().catch(() => null);
   const error = payload?.error ?? {};

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from stoker.client.queue import Queue
 from stoker.client.queue_connections import thread_queue
-from stoker.errors import TryLater
+from stoker.errors import TimedOut, TryLater
 from stoker.settings import Settings
 from stoker.store.database import translate
 
@@ -44,13 +44,22 @@ class DatabaseThreads:
         if self._pending >= _MAX_PENDING:
             raise TryLater("the server is overloaded", "try again in a few seconds")
         self._pending += 1
-        future = asyncio.get_running_loop().run_in_executor(pool, self._call, work)
+        call = pool.submit(self._call, work)
+        future = asyncio.wrap_future(call)
         future.add_done_callback(self._finished)
         try:
             # Shielded: a thread cannot be stopped, and its work counts as pending until it is done.
             return await asyncio.wait_for(asyncio.shield(future), _TIMEOUT_SECONDS)
         except TimeoutError:
-            raise TryLater(f"the request took longer than {_TIMEOUT_SECONDS:g} seconds") from None
+            took = f"the request took longer than {_TIMEOUT_SECONDS:g} seconds"
+            if call.cancel() or pool is not self._writer:
+                raise TryLater(
+                    f"{took} and changed nothing", "try again in a few seconds"
+                ) from None
+            raise TimedOut(
+                f"{took} and is still being processed",
+                "see whether it succeeded before you repeat it",
+            ) from None
 
     def _call(self, work: Callable[[Queue], T]) -> T:
         try:

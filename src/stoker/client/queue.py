@@ -205,8 +205,14 @@ class Queue:
         self.record_restart()
         return reruns.failed(self.db)
 
-    def rerun(self, ids: list[int], held: bool = False, same_code: bool = False) -> list[int]:
-        """Submit finished jobs again; returns the new ids.
+    def rerun(
+        self,
+        ids: list[int],
+        held: bool = False,
+        same_code: bool = False,
+        token: str | None = None,
+    ) -> list[int]:
+        """Submit finished jobs again; returns the new ids. Calls with the same token submit once.
 
         A job with a snapshot gets a new one of its folder as it is now. With `same_code`, it runs
         in the same snapshot, and a job without one raises Conflict if its code has changed.
@@ -221,7 +227,7 @@ class Queue:
                 places = None
             else:
                 places = places_now(self.db, ids, self.code, self.snapshots)
-            new = changes.rerun(self.db, ids, time.time(), held, places)
+            new = changes.rerun(self.db, ids, time.time(), held, places, token)
         finally:
             self.release_snapshots()
         self.ensure_daemon()

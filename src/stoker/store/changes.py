@@ -87,15 +87,28 @@ def rerun(
     now: float,
     held: bool = False,
     places: dict[int, NewPlace] | None = None,
+    token: str | None = None,
 ) -> list[int]:
-    """Submit finished jobs again, in `places` or with the same code; returns the new ids."""
+    """Submit finished jobs again, in `places` or with the same code; returns the new ids.
+
+    With a token, the same call can be repeated and adds nothing twice (store/submit_tokens.py).
+    """
+    from stoker.store import submit_tokens
+
     places = places or {}
     reruns.check_dependencies(db, ids)
     new_ids: dict[int, int] = {}
-    for chunk in _chunks(sorted(ids)):  # dependencies have lower ids
+    for number, chunk in enumerate(_chunks(sorted(ids))):  # dependencies have lower ids
         with db.transaction():
+            known = None if token is None else submit_tokens.receipt(db, token, number)
+            if known is not None:
+                new_ids.update(zip(chunk, known["jobs"], strict=True))
+                continue
             for job in chunk:
                 new_ids[job] = reruns.copy(db, job, now, held, new_ids, places.get(job))
+            if token is not None:
+                jobs = [new_ids[job] for job in chunk]
+                submit_tokens.save_receipt(db, token, number, {"jobs": jobs}, now)
     return [new_ids[job] for job in ids]
 
 

@@ -112,7 +112,9 @@ def start(
         with db.transaction():
             known, name, given = _find_sweep(db, given, base.context, is_suggested)
             if change is not None:
-                given = change(spec.from_json(json.loads(sweeps.get(db, name).spec)))
+                given = spec.from_json(json.loads(sweeps.get(db, name).spec))
+                if token is None or submit_tokens.receipt(db, token, 0) is None:
+                    given = change(given)
             sweep = sweeps.save(db, name, time.time(), _columns(db, given, base, same_fails))
             if taken is not None:
                 snapshots.save(db, taken, time.time())
@@ -280,11 +282,13 @@ def extend(
     on_progress: Callable[[int], None] | None = None,
     *,
     expected: int | None = None,
+    token: str | None = None,
 ) -> Started:
     """Add this many trials to a random or adaptive sweep. Raises Conflict for other sweeps.
 
     `expected`: the number of trials that the caller believes it has. Raises Conflict if it has
-    another one, so that a repeated request does not extend the sweep twice.
+    another one, so that a repeated request does not extend the sweep twice; nor does one with the
+    same `token`.
     """
     row, given, base = load(queue.db, name)
 
@@ -305,9 +309,13 @@ def extend(
             )
         return now._replace(more=more)
 
-    extended(given)  # raises before the daemon or a search is needed
+    if token is None or submit_tokens.receipt(queue.db, token, 0) is None:
+        extended(given)  # raises before the daemon or a search is needed
     named = given._replace(name=name)
-    return start(queue, named, base, row.same_fails or 0, on_progress=on_progress, change=extended)
+    return start(
+        queue, named, base, row.same_fails or 0,
+        on_progress=on_progress, change=extended, token=token,
+    )  # fmt: skip
 
 
 def add_values(

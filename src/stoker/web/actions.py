@@ -17,18 +17,19 @@ from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 _MAX_PRIORITY = 10**9
 
 
-def act_on_jobs(queue: Queue, form: JobsAct) -> dict[str, object]:
+def act_on_jobs(queue: Queue, form: JobsAct, token: str | None = None) -> dict[str, object]:
+    """Change jobs; with a token, a repeated call reruns nothing twice."""
     ids = sorted(set(form.ids))
     if len(ids) == 1:
         job_queries.job(queue.db, ids[0])  # raises NotFound for an unknown job
-    result = _act(queue, form, ids)
+    result = _act(queue, form, ids, token)
     if not result["changed"] and len(ids) == 1:
         state = job_queries.job(queue.db, ids[0]).state
         raise Conflict(f"action `{form.action}` does not apply to job {ids[0]} (state: {state})")
     return result
 
 
-def _act(queue: Queue, form: JobsAct, ids: list[int]) -> dict[str, object]:
+def _act(queue: Queue, form: JobsAct, ids: list[int], token: str | None) -> dict[str, object]:
     if form.action == "cancel":
         cancelled, stopping = queue.cancel(ids, form.grace)
         return {"changed": cancelled + stopping, "cancelled": cancelled, "stopping": stopping}
@@ -44,7 +45,7 @@ def _act(queue: Queue, form: JobsAct, ids: list[int]) -> dict[str, object]:
             state = job_queries.job(queue.db, job).state
             if state not in FINAL:
                 raise Conflict(f"job {job} has not finished (state: {state}) and cannot be rerun")
-        new = queue.rerun(ids)
+        new = queue.rerun(ids, token=token)
         return {"changed": len(new), "jobs": new}
     if form.action == "priority":
         if form.priority is None:

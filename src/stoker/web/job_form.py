@@ -9,7 +9,7 @@ from typing import Any
 from stoker.client import views
 from stoker.client.backend_views import request_words
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
-from stoker.client.queue import CHUNK, Queue
+from stoker.client.queue import Queue
 from stoker.core.activation import shown_activation
 from stoker.core.formats.shell_words import display
 from stoker.core.model import LOCAL, AfterSelector, Dependency, JobSpec
@@ -103,12 +103,14 @@ def with_text(base: JobSpec, text: str) -> JobSpec:
     return base._replace(argv=(text,), shell=True)
 
 
-def submit(queue: Queue, specs: list[JobSpec], now: float) -> dict[str, object]:
-    """Queue the jobs; if no daemon can be started, they stay queued and a warning says why."""
-    submission = queue.submission()
-    jobs: list[int] = []
-    for start in range(0, len(specs), CHUNK):
-        jobs += submission.add(specs[start : start + CHUNK], now).ids
+def submit(
+    queue: Queue, specs: list[JobSpec], now: float, token: str | None = None
+) -> dict[str, object]:
+    """Queue all jobs or, after an error, none; with a token, a repeated call adds nothing twice.
+
+    If no daemon can be started, they stay queued and a warning says why.
+    """
+    jobs = queue.submission(token).add(specs, now).ids
     warning = None
     if any(not spec.held for spec in specs):
         try:

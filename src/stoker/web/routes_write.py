@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Depends, Header, Path, Request
 from fastapi.responses import Response
 
 from stoker.client.queue import Queue
@@ -25,6 +26,27 @@ CHANGE_ERRORS: dict[int | str, dict[str, object]] = {
     429: {"model": ErrorAnswer, "description": "too many wrong tokens"},
 }
 _Content = dict[str, object]
+
+
+async def _submit_token(
+    request: Request,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            max_length=200,
+            description="a text of your choice: a request that is repeated with the same key and"
+            " the same body within a week adds nothing twice, and gets the first answer",
+        ),
+    ] = None,
+) -> str | None:
+    """The token of store/submit_tokens.py. An edited form with the same key is another request."""
+    if not idempotency_key:
+        return None
+    said = f"{request.url.path}\0{idempotency_key}\0".encode() + await request.body()
+    return hashlib.sha256(said).hexdigest()
+
+
+SubmitToken = Annotated[str | None, Depends(_submit_token)]
 router = APIRouter(prefix="/api", responses={**ERRORS, **CHANGE_ERRORS}, tags=["act"])
 
 
@@ -54,48 +76,53 @@ async def logout(request: Request) -> Response:
 
 
 @router.post("/jobs", status_code=201, response_model=models.SubmitAnswer)
-async def submit(request: Request, form: models.NewJob) -> Response:
+async def submit(request: Request, form: models.NewJob, token: SubmitToken) -> Response:
     """Queue a command; with dry_run, return what would be queued (200)."""
 
     def work(queue: Queue) -> dict[str, object]:
         spec = job_form.job_of(queue, form)
         if form.dry_run:
             return {"dry_run": job_form.shown([spec])}
-        return job_form.submit(queue, [spec], time.time())
+        return job_form.submit(queue, [spec], time.time(), token)
 
     return await _submit_form(request, form, work)
 
 
 @router.post("/batch", status_code=201, response_model=models.SubmitAnswer)
-async def submit_batch(request: Request, form: models.NewBatch) -> Response:
+async def submit_batch(request: Request, form: models.NewBatch, token: SubmitToken) -> Response:
     """Queue many jobs from a text, all of them or none."""
 
     def work(queue: Queue) -> dict[str, object]:
         specs = batch_form.jobs_of(queue, form)
         if form.dry_run:
             return {"dry_run": job_form.shown(specs[:1000]), "total": len(specs)}
-        return job_form.submit(queue, specs, time.time())
+        return job_form.submit(queue, specs, time.time(), token)
 
     return await _submit_form(request, form, work)
 
 
 @router.post("/sweeps", status_code=201, response_model=models.SweepStarted)
-async def start_sweep(request: Request, form: models.NewSweep) -> Response:
+async def start_sweep(request: Request, form: models.NewSweep, token: SubmitToken) -> Response:
     """Start a sweep or continue it; with dry_run, return its first commands (200)."""
     web = web_of(request)
-    work = sweep_form.preview if form.dry_run else sweep_form.start
+
+    def work(queue: Queue) -> dict[str, object]:
+        if form.dry_run:
+            return sweep_form.preview(queue, form)
+        return sweep_form.start(queue, form, token)
+
     try:
-        found = await web.threads.write(lambda queue: work(queue, form))
+        found = await web.threads.write(work)
     except Error as error:
         return error_response(error, error.field)
     return await done(request, found, 200 if form.dry_run else 201)
 
 
 @router.post("/jobs/act", response_model=models.Changed)
-async def act_on_jobs(request: Request, form: models.JobsAct) -> Response:
+async def act_on_jobs(request: Request, form: models.JobsAct, token: SubmitToken) -> Response:
     """Cancel, hold, release, rerun, remove or reorder jobs."""
     web = web_of(request)
-    found = await web.threads.write(lambda queue: actions.act_on_jobs(queue, form))
+    found = await web.threads.write(lambda queue: actions.act_on_jobs(queue, form, token))
     return await done(request, found)
 
 
@@ -110,12 +137,15 @@ async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Respon
 
 @router.post("/sweeps/{name}/act", response_model=models.Changed)
 async def act_on_sweep(
-    request: Request, name: Annotated[str, Path(max_length=200)], form: models.SweepAct
+    request: Request,
+    name: Annotated[str, Path(max_length=200)],
+    form: models.SweepAct,
+    token: SubmitToken,
 ) -> Response:
     """Stop, resume, rerun, extend or remove a sweep, or add values or a point to it."""
     try:
         found = await web_of(request).threads.write(
-            lambda queue: sweep_actions.act(queue, name, form)
+            lambda queue: sweep_actions.act(queue, name, form, token)
         )
     except Error as error:
         return error_response(error, error.field)

@@ -19,8 +19,11 @@ from stoker.web.models import SweepAct
 _SHOWN = 20
 
 
-def act(queue: Queue, name: str, form: SweepAct) -> dict[str, object]:
-    """Do the same as `stoker sweep ACTION`."""
+def act(queue: Queue, name: str, form: SweepAct, token: str | None = None) -> dict[str, object]:
+    """Do the same as `stoker sweep ACTION`.
+
+    With a token, `extend` adds nothing twice; other actions add nothing twice in any case.
+    """
     action = form.action
     if action == "stop":
         cancelled, stopping = lifecycle.stop(queue, name, kills=form.kill)
@@ -38,7 +41,7 @@ def act(queue: Queue, name: str, form: SweepAct) -> dict[str, object]:
         raise UsageError(
             "action `extend` needs a number of trials", '{"action": "extend", "trials": 20}'
         )
-    return _started(lifecycle.extend(queue, name, form.trials, expected=form.expected))
+    return _started(lifecycle.extend(queue, name, form.trials, expected=form.expected, token=token))
 
 
 def _started(started: Started) -> dict[str, object]:

@@ -177,14 +177,14 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
     return {**summary, "commands": commands, "total": total}
 
 
-def start(queue: Queue, form: NewSweep) -> dict[str, object]:
+def start(queue: Queue, form: NewSweep, token: str | None = None) -> dict[str, object]:
     spec, base = read_form(queue, form)
     if spec.method in ADAPTIVE or spec.early_stop is not None:
         _check_search()
     same_fails = SAME_FAILS if form.same_fails is None else form.same_fails
     if form.based_on is not None and form.same_fails is None:
         same_fails = sweeps.get(queue.db, form.based_on).same_fails or 0
-    started = lifecycle.start(queue, spec, base, same_fails)
+    started = lifecycle.start(queue, spec, base, same_fails, token=token)
     return {
         "sweep": started.name, "new": started.is_new, "added": started.added,
         "jobs": list(started.jobs), "trials": started.counts,

@@ -34,8 +34,21 @@ export default async ({ fake, page, open, until, assert }) => {
     'textarea[name=text]',
     'x ;; x.out ;; echo 1 ;;; y ;; y.out ;; echo 2 ;;; z ;; z.out ;; echo 3',
   );
+  // A request that is repeated after an unclear answer has the same key: nothing is queued twice.
+  const keys = [];
+  await page.route('**/api/batch', async (route) => {
+    const sent = route.request();
+    if (!sent.postDataJSON().dry_run) keys.push(sent.headers()['idempotency-key']);
+    const error = { code: 'timed_out', message: 'still being processed' };
+    if (keys.length === 1) await route.fulfill({ status: 504, json: { error } });
+    else await route.continue();
+  });
+  await page.click('button:has-text("Submit 3 jobs")');
+  await page.waitForSelector('text=still being processed');
   await page.click('button:has-text("Submit 3 jobs")');
   await page.waitForSelector('.toast >> text=3 jobs queued');
+  assert.equal(keys[0], keys[1]);
+  assert.ok(keys[0]);
 
   await open('/submit?kind=sweep');
   await page.fill('textarea[name=command]', 'python train.py --lr {lr} --seed {seed}');
