@@ -134,6 +134,24 @@ def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["sleep 1 &", "nohup sleep 1 > out 2>&1 & ", "sleep 1 & disown", "(sleep 1 &)"],
+)
+def test_command_in_the_background_gets_a_notice(lab: Lab, command: str) -> None:
+    words = (
+        "warning: the command ends in `&`, so the job ends at once and its program is stopped;"
+        " leave out the `&` (jobs run in the background anyway), or give --keep-children\n"
+    )
+    assert lab.run("submit", "--hold", command).stderr == words
+    assert lab.run("submit", "--hold", "--keep-children", command).stderr == ""
+
+
+@pytest.mark.parametrize("command", ["true && true", "sleep 1 & wait", "true 2>&1", "echo a&b"])
+def test_command_that_waits_for_its_programs_gets_no_notice(lab: Lab, command: str) -> None:
+    assert lab.run("submit", "--hold", command).stderr == ""
+
+
 def test_data_on_stdin_gets_a_notice(lab: Lab) -> None:
     (lab.folder / "data").write_text("1 2 3\n")
     notice = "warning: the job cannot read the data on stdin"

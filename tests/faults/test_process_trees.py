@@ -17,6 +17,7 @@ NAMES = {
     "main", "plain", "ignores-sigterm", "session", "daemonised", "no-environment", "stopped",
     "reforking",
 }  # fmt: skip
+LEFT = "stoker: the command has exited; stopped what it left running: "
 
 
 def wait_for_zoo(folder: Path) -> None:
@@ -70,7 +71,24 @@ def test_job_ends_only_after_its_leftover_processes_are_killed(lab: Lab) -> None
                      f"while [ ! -s {pid_file} ]; do sleep 0.01; done; exit 5")  # fmt: skip
     assert lab.wait(job) == 5
     assert not lab.processes()
-    assert not os.path.exists(f"/proc/{pid_file.read_text().strip()}")
+    pid = pid_file.read_text().strip()
+    assert not os.path.exists(f"/proc/{pid}")
+    (event,) = lab.job(job)["events"]
+    assert (event["kind"], event["data"]) in (
+        ("stopped_leftovers", f"sleep (PID {pid})"),
+        ("stopped_leftovers", f"sh (PID {pid})"),  # before its exec
+    )
+    assert lab.log(job) == LEFT + event["data"] + "\n"
+    assert f"  stopped_leftovers {event['data']}" in lab.ok("show", str(job))
+
+
+def test_leftovers_are_named_in_a_file_of_the_user_and_by_a_foreground_run(lab: Lab) -> None:
+    lab.wait(lab.submit("-o", f"{lab.folder}/out", "sleep 1000 & echo $!"))
+    lines = "sleep 1000 & echo $!\ntrue\n"
+    lab.ok("run", "--devices", "0", "--log-dir", "logs", "-", input=lines)
+    for path in (lab.folder / "out", lab.folder / "logs/1.log"):
+        pid, line = path.read_text().splitlines()
+        assert line.startswith(LEFT) and line.endswith(f"(PID {pid})")
 
 
 def test_leftover_processes_survive_with_keep_children(lab: Lab) -> None:

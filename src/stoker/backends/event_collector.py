@@ -168,6 +168,10 @@ class EventCollector:
             detail=event.get("detail"),
             last_error=event.get("last_error"),
         )
+        if event.get("leftovers"):
+            events.record_event(
+                self._db, event["job"], event["at"], events.STOPPED_LEFTOVERS, event["leftovers"]
+            )
         use = GpuUse(
             memory=event.get("gpu_memory"),
             utilization=event.get("gpu_use"),

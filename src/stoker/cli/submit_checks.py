@@ -117,6 +117,18 @@ def misplaced_options(words: list[str]) -> str | None:
             " command")  # fmt: skip
 
 
+def background_command(spec: JobSpec) -> str | None:
+    """A warning about a command that ends before the program it starts, such as `train &`."""
+    if not spec.shell or spec.keep_children or "&" not in spec.argv[0]:
+        return None
+    import re
+
+    if re.search(r"[^&>|]&[\s)}]*(;?\s*disown\b[^;&|]*)?[\s)};]*$", spec.argv[0]) is None:
+        return None
+    return ("the command ends in `&`, so the job ends at once and its program is stopped; leave out"
+            " the `&` (jobs run in the background anyway), or give --keep-children")  # fmt: skip
+
+
 def ignored_input() -> str | None:
     """A warning if stdin has data, which a queued job cannot read. Does not block.
 

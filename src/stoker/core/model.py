@@ -282,3 +282,4 @@ class Outcome(Record):
     exceeds_gpus: bool = False  # no GPU of the host can hold what it asked for
     modules: str = ""  # what a warm start imported, by comma
     was_crowded: bool = False  # other jobs shared its GPU because of an estimate of its memory
+    leftovers: str = ""  # processes that outlived its first process and were stopped

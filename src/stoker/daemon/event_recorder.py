@@ -17,6 +17,7 @@ from stoker.settings import Settings
 from stoker.store import attempts, events, machines, meta, profiles
 from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
+from stoker.store.events import STOPPED_LEFTOVERS
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
 from stoker.testing.failpoints import failpoint
@@ -111,6 +112,10 @@ class EventRecorder:
             outcome = outcome._replace(detail=f"gave way to {job.asked_for}")
         if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
+        if outcome.leftovers:
+            events.record_event(
+                self._db, job.job, outcome.ended_at, STOPPED_LEFTOVERS, outcome.leftovers
+            )
         group = self._waiting.group(job.request_group)
         ended = EndedAttempt(
             job=job, outcome=outcome, verdict=verdict, use=use, started_at=started_at

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from stoker.store.database import Database
 
+STOPPED_LEFTOVERS = "stopped_leftovers"  # processes that outlived the command
+
 
 def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:
     db.execute(

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from stoker.core.activation import is_in_container
+from stoker.core.formats.byte_text import to_system
 from stoker.core.formats.limit_signal import parse_warning, seconds_to_save
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import job_processes, kill_processes, process_tags
@@ -25,7 +26,7 @@ from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
-from stoker.supervisor.process_table import Process, read_process
+from stoker.supervisor.process_table import Process, name_of, read_process
 from stoker.supervisor.running_attempt import RunningAttempt
 from stoker.supervisor.spawn import (
     Environment,
@@ -41,10 +42,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.supervisor.warm.fork_servers import ForkServers
 
+# Leftovers get SIGTERM after this time: helpers such as those of multiprocessing exit before.
+LEFTOVER_EXIT_SECONDS = 0.5
 LEFTOVER_GRACE_SECONDS = 2.0
 # Helpers of podman clean up after a container; they are not interrupted at once.
 _CONTAINER_GRACE_SECONDS = 10.0
 _LOG_CHECK_SECONDS = 2.0
+_NAMED = 3  # leftovers whose names are recorded
 # Poll interval for a start on a file system that may hang.
 _FIRST_POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 1.0
@@ -521,6 +525,8 @@ class Children:
                 times.append(attempt.deadline)
             if attempt.kill_at is not None:
                 times.append(attempt.kill_at)
+            elif attempt.leftover_at is not None:
+                times.append(attempt.leftover_at)
             if attempt.warn_at is not None:
                 times.append(attempt.warn_at)
             if attempt.resume_at is not None:
@@ -623,7 +629,12 @@ class Children:
                 left.append(attempt)
                 if attempt.kill_at is None and attempt.container is not None:
                     attempt.kill_at = time.monotonic() + _CONTAINER_GRACE_SECONDS
-                elif attempt.kill_at is None:
+                elif attempt.leftover_at is None:
+                    attempt.leftover_at = time.monotonic() + LEFTOVER_EXIT_SECONDS
+                elif attempt.kill_at is None and time.monotonic() >= attempt.leftover_at:
+                    if attempt.outcome is not None:
+                        names = _names(processes)
+                        attempt.outcome = attempt.outcome._replace(leftovers=names)
                     kill_processes.terminate(processes)
                     attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
@@ -631,6 +642,8 @@ class Children:
                 attempt.outcome = self._cgroups.with_cause(attempt.outcome)
                 self._cgroups.remove(attempt.order.attempt)
                 _close(attempt.lease)
+                if attempt.outcome.leftovers:
+                    self._log_leftovers(attempt, attempt.outcome.leftovers)
                 if attempt.log is not None and self._log_pool is not None:
                     self._log_pool.take_back(attempt.log, keep=bool(attempt.outcome.status))
                     cap_log(attempt.log.path, self._log_limit)
@@ -672,6 +685,21 @@ class Children:
                         return  # the disk cannot be written now; the next call retries
                 attempt.is_recorded = True
                 failpoint("runner.after_exited")
+
+    def _log_leftovers(self, attempt: RunningAttempt, names: str) -> None:
+        """Write the last line of a log, about processes that were stopped."""
+        order = attempt.order
+        if order.stdout is None or self._spawner.output_may_hang(order):
+            return
+        line = f"stoker: the command has exited; stopped what it left running: {names}\n"
+        try:
+            if attempt.log is not None:
+                os.write(attempt.log.descriptor, to_system(line))
+            elif os.path.isfile(order.stdout):
+                with open(order.stdout, "ab", buffering=0) as file:
+                    file.write(to_system(line))
+        except OSError:
+            pass  # the database has it too
 
     def _finish_log(self, order: Order) -> None:
         """Remove an empty log, and cut one that is too long; a file the user chose is kept."""
@@ -726,6 +754,14 @@ def _remove_empty_folder(order: Order) -> None:
             os.rmdir(folder)
         except OSError:
             pass
+
+
+def _names(processes: list[Process]) -> str:
+    """`python (PID 71), sh (PID 72) and 3 more`."""
+    known = [(name_of(process.pid), process.pid) for process in processes]
+    names = [f"{name} (PID {pid})" for name, pid in known if name]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 def _close(lease: list[int]) -> None:

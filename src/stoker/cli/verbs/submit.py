@@ -8,6 +8,7 @@ from stoker.cli.job_flags import SUBMIT_FLAGS, SYNC, refuse_sync
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
 from stoker.cli.submit_checks import (
+    background_command,
     check_job_file,
     check_program,
     ignored_input,
@@ -101,7 +102,7 @@ def run(parsed: Parsed) -> int:
         from stoker.cli.slurm_script import slurm_job
 
         spec = slurm_job(spec, script.slurm, parsed, queue.settings.state_dir)
-    for text in (check_program(spec), ignored_input()):
+    for text in (check_program(spec), background_command(spec), ignored_input()):
         if text is not None:
             notice(f"warning: {text}")
     if parsed["dry_run"]:
