@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 
@@ -19,7 +20,8 @@ def test_clean_removes_only_selected_jobs(lab: Lab) -> None:
     lab.wait()
     lab.submit("--hold", "true")
     assert lab.ok("clean", "--older", "7") == "0 jobs removed\n"
-    assert lab.ok("clean", "--state", "done", "--dry-run") == "1 job, none removed (--dry-run)\n"
+    plan = "1 finished job with its logs, none removed (--dry-run)\n"
+    assert lab.ok("clean", "--state", "done", "--dry-run") == plan
     assert lab.ok("clean", "--state", "done").startswith("1 job removed")
     refused(lab.run("clean", "--state", "held"), 2, "`held` is not a final state",
             "final states: done, failed, cancelled, lost")  # fmt: skip
@@ -27,9 +29,46 @@ def test_clean_removes_only_selected_jobs(lab: Lab) -> None:
             "see `stoker clean --help`")  # fmt: skip
     assert lab.states() == {2: "failed", 3: "held"}
     planned = as_json(lab.ok("clean", "--older", "0s", "--json", "--dry-run"))
-    assert planned == {"schema": 2, "jobs": [2], "removed": []}
+    assert planned == {"schema": 2, "jobs": [2], "removed": [], "kept": [], "bytes": 0}
     assert as_json(lab.ok("clean", "--older", "0s", "--json"))["removed"] == [2]
     assert lab.states() == {3: "held"}
+
+
+def test_clean_and_rm_of_a_state_keep_jobs_with_a_star_or_a_note(lab: Lab) -> None:
+    lab.ok("submit", "-f", "-", input="true\n" * 4)
+    lab.ok("sweep", "-n", "s", "true {x}", "x=1")
+    lab.wait()
+    lab.wait(1, 2, 3, 4)
+    lab.ok("star", "1")
+    lab.ok("note", "2", "the good one")
+    lab.ok("star", "--sweep", "s")
+    said = "kept 3 jobs with a star or a note; stoker rm ID... removes them\n"
+    for words in (("rm", "all"), ("rm", "done,3"), ("clean", "-y")):
+        done = lab.run(*words, "--dry-run")
+        assert (done.stdout, done.stderr) == (
+            "2 finished jobs with their logs, none removed (--dry-run)\n", said,
+        )  # fmt: skip
+    assert as_json(lab.ok("clean", "--json", "--dry-run"))["kept"] == [1, 2, 5]
+    done = lab.run("clean", "-y")
+    assert (done.stdout.startswith("2 jobs removed"), done.stderr) == (True, said)
+    assert lab.ok("rm", "1", "done").startswith("1 job removed")
+    assert set(lab.states()) == {2, 5}
+    lab.ok("star", "5")
+    refused(lab.run("sweep", "rm", "s", "--jobs"), 1, "1 job of `s` has a star or a note: 5",
+            "to keep the jobs: stoker sweep rm s; else remove stars and notes first")  # fmt: skip
+    lab.ok("sweep", "rm", "s")
+    assert set(lab.states()) == {2, 5}
+
+
+def test_dry_run_of_clean_shows_bytes_and_jobs_whose_metrics_would_be_lost(lab: Lab) -> None:
+    lab.wait(lab.submit("echo '{\"loss\": 1}' >> $STOKER_METRICS; echo out"))
+    lab.wait(lab.submit("true"))
+    said = lab.ok("clean", "--dry-run")
+    assert re.fullmatch(
+        r"2 finished jobs with their logs \(\d.* KiB\) and the metrics of 1 of them, none removed"
+        r" \(--dry-run\)\n", said,
+    )  # fmt: skip
+    assert as_json(lab.ok("rm", "1", "--dry-run", "--json"))["bytes"] >= 1024
 
 
 def test_clean_removes_foreground_runs_only_with_runs(lab: Lab) -> None:

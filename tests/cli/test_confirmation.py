@@ -58,10 +58,10 @@ def test_command_asks_on_a_terminal(
         ("cancel all", "2 waiting jobs, none cancelled"),
         ("cancel 1", "1 waiting job, none cancelled"),
         ("cancel 3", "0 jobs, none cancelled"),
-        ("rm all", "2 finished jobs, none removed"),
+        ("rm all", "2 finished jobs with their logs, none removed"),
         ("rerun --failed", "2 failed jobs (3, 4), none resubmitted"),
         ("rerun 3", "1 job (3), none resubmitted"),
-        ("clean", "2 jobs, none removed"),
+        ("clean", "2 finished jobs with their logs, none removed"),
     ],
 )
 def test_dry_run_shows_the_plan_and_changes_nothing(lab: Lab, words: str, plan: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from stoker.cli.output import notice, print_json
+from stoker.cli.output import notice, plural, print_json
 from stoker.core.formats.command_line import Option, Parsed
 
 YES = Option("-y --yes", "do not ask for confirmation (only asked on a terminal)")
@@ -26,11 +26,22 @@ def print_kept(folders: list[str]) -> None:
         notice(f"kept files that jobs created in their snapshot: {folder}")
 
 
+def print_marked(count: int) -> None:
+    """Say that jobs were kept because somebody wrote a note or added a star."""
+    if count:
+        notice(f"kept {plural(count, 'job')} with a star or a note; stoker rm ID... removes them")
+
+
+def is_asked(parsed: Parsed) -> bool:
+    """Whether `is_confirmed` asks."""
+    if parsed["yes"] or parsed["json"]:
+        return False
+    return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
+
+
 def is_confirmed(parsed: Parsed, question: str, unchanged: str) -> bool:
     """Ask for confirmation on a terminal; scripts are not asked. `unchanged`: the reply to no."""
-    if parsed["yes"] or parsed["json"]:
-        return True
-    if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
+    if not is_asked(parsed):
         return True
     notice(f"{question}? [y/N] ", end="")
     if sys.stdin.readline().strip().lower() in ("y", "yes"):

@@ -114,13 +114,12 @@ class Queue:
 
         Raises NotFound if a selector names no job.
         """
-        from stoker.core.formats.selectors import parse_selector
+        from stoker.core.formats.selectors import parse_selector, split_words
         from stoker.store import job_queries
 
         ids: dict[int, None] = {}
-        for word in words:
-            for part in word.split(",") if not word.startswith("name:") else [word]:
-                ids.update(dict.fromkeys(job_queries.select(self.db, parse_selector(part))))
+        for word in split_words(words):
+            ids.update(dict.fromkeys(job_queries.select(self.db, parse_selector(word))))
         return sorted(ids)
 
     def record_restart(self) -> None:

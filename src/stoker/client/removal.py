@@ -6,11 +6,15 @@ be removed again, and no file without a job.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from stoker.client.reports import JobFiles, save_before_removal
 from stoker.client.snapshots import remove_unused as remove_unused_snapshots
 from stoker.code.check_files import remove_checks
+from stoker.core.formats.plurals import plural
+from stoker.core.formats.sizes import format_size
+from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.store import (
     allocations,
@@ -21,9 +25,36 @@ from stoker.store import (
     job_queries,
 )
 from stoker.store.database import Database
-from stoker.supervisor.logs import remove_files
+from stoker.supervisor.logs import is_metrics, job_files, remove_files, size_of
 
 _BATCH = 1000
+
+
+class Plan(Record):
+    """What a removal of jobs would delete."""
+
+    jobs: int
+    file_bytes: int
+    with_metrics: int  # jobs outside sweeps: their metrics exist only in these files
+
+    def words(self) -> str:
+        """`3 finished jobs with their logs (12 KiB) and the metrics of 2 of them`."""
+        whose = "its" if self.jobs == 1 else "their"
+        text = f"{plural(self.jobs, 'finished job')} with {whose} logs"
+        text += f" ({format_size(self.file_bytes)})" if self.file_bytes else ""
+        return text + (f" and the metrics of {self.with_metrics} of them" * bool(self.with_metrics))
+
+
+def removal_plan(db: Database, ids: list[int]) -> Plan:
+    """Return what the removal of these finished jobs would delete."""
+    places = [db.folder, *backends.folders(db)]
+    files = [path for place in places for path in job_files(place, ids)]
+    reported = {int(os.path.basename(p).partition(".")[0]) for p in files if is_metrics(p)}
+    return Plan(
+        jobs=len(ids),
+        file_bytes=sum(map(size_of, files)),
+        with_metrics=len(reported) - len(job_queries.in_sweeps(db, reported)),
+    )
 
 
 class Removal:

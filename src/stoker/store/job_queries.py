@@ -468,6 +468,15 @@ def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int
     return [row[0] for row in rows]
 
 
+def in_sweeps(db: Database, ids: Iterable[int]) -> list[int]:
+    """Return the jobs out of `ids` that are trials of a sweep."""
+    rows = db.execute(
+        "SELECT id FROM jobs WHERE id IN (SELECT value FROM json_each(?)) AND sweep IS NOT NULL",
+        (id_list(ids),),
+    )
+    return [row[0] for row in rows]
+
+
 def counts_of(db: Database, ids: list[int]) -> dict[str, int]:
     """Return the number of these jobs by state."""
     rows = db.execute(

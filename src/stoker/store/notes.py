@@ -121,6 +121,15 @@ def starred_jobs(db: Database) -> list[int]:
     return [row[0] for row in rows]
 
 
+def marked_jobs(db: Database, ids: Iterable[int], *, of_sweeps: bool = True) -> set[int]:
+    """Return which of these jobs have a star or a note, or belong to a sweep that has one."""
+    marked = "FROM {0}_annotations WHERE starred = 1 OR note != x''"
+    sql = f"SELECT job {marked.format(JOB)}"
+    if of_sweeps:
+        sql += f" UNION SELECT id FROM jobs WHERE sweep IN (SELECT sweep {marked.format(SWEEP)})"
+    return {row[0] for row in db.execute(sql)}.intersection(ids)
+
+
 def tags(db: Database, kind: str, id: int) -> list[str]:
     rows = db.execute(f"SELECT tag FROM {_TAGS[kind]} WHERE {kind} = ? ORDER BY tag", (id,))
     return [to_text(row[0]) for row in rows]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stoker.core.formats.selectors import id_ranges, parse_selector
+from stoker.core.formats.selectors import id_ranges, parse_selector, split_words
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, STATES
 from stoker.errors import NotFound
@@ -49,20 +49,19 @@ def select_waited(db: Database, words: Iterable[str]) -> Waited:
     """
     jobs: set[int] = set()
     names: dict[str, None] = {}
-    for word in list(words) or ["all"]:
-        for part in word.split(",") if not word.startswith("name:") else [word]:
-            if part == "all":
-                names.update({row.name: None for row in sweeps.driven(db)})
-            sweep = parse_selector(part).sweep or part
-            if sweep != part and sweeps.by_name(db, sweep) is not None:
-                names[sweep] = None
-                continue
-            try:
-                jobs.update(waited_jobs(db, part))
-            except NotFound:
-                if sweeps.by_name(db, part) is None:
-                    raise
-                names[part] = None
+    for word in split_words(words) or ["all"]:
+        if word == "all":
+            names.update({row.name: None for row in sweeps.driven(db)})
+        sweep = parse_selector(word).sweep
+        if sweep is not None and sweeps.by_name(db, sweep) is not None:
+            names[sweep] = None
+            continue
+        try:
+            jobs.update(waited_jobs(db, word))
+        except NotFound:
+            if sweeps.by_name(db, word) is None:
+                raise
+            names[word] = None
     return Waited(sorted(jobs), list(names))
 
 

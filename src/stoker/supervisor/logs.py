@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from stoker.supervisor.regular_files import open_for_reading
 
@@ -32,6 +32,10 @@ def log_path(state_dir: str, job: int, number: int) -> str:
 def metrics_path(folder: str) -> str:
     """The job's metrics file, next to its folder, so that `echo >>` can create it."""
     return f"{folder}.metrics.jsonl"
+
+
+def is_metrics(path: str) -> bool:
+    return path.endswith(".metrics.jsonl")
 
 
 def progress_path(folder: str) -> str:
@@ -65,14 +69,15 @@ def requeue_path(folder: str) -> str:
 
 
 def remove_files(state_dir: str, jobs: Iterable[int]) -> int:
-    """Delete the logs, reports and folders of removed jobs; returns the bytes freed.
+    """Delete the logs, reports and folders of removed jobs; returns the bytes freed."""
+    return sum(map(_remove, list(job_files(state_dir, jobs))))
 
-    Lists each folder of a thousand jobs once.
-    """
+
+def job_files(state_dir: str, jobs: Iterable[int]) -> Iterator[str]:
+    """The logs, reports and folders of jobs. Lists each folder of a thousand jobs once."""
     groups: dict[int, set[int]] = {}
     for job in jobs:
         groups.setdefault(job // 1000, set()).add(job)
-    freed = 0
     for group, wanted in groups.items():
         place = os.path.join(state_dir, "jobs", str(group))
         try:
@@ -82,28 +87,32 @@ def remove_files(state_dir: str, jobs: Iterable[int]) -> int:
         for name in names:
             digits = name.partition("-")[0].partition(".")[0]
             if digits.isdecimal() and int(digits) in wanted:
-                freed += _remove(os.path.join(place, name))
-    return freed
+                yield os.path.join(place, name)
+
+
+def size_of(path: str) -> int:
+    """The bytes that a file or a folder takes on the disk; 0 if it does not exist."""
+    try:
+        info = os.lstat(path)
+    except OSError:
+        return 0
+    if not stat.S_ISDIR(info.st_mode):
+        return info.st_blocks * 512
+    files = (os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names)
+    return sum(map(size_of, files))
 
 
 def _remove(path: str) -> int:
     """Delete a file or a folder; returns the bytes freed."""
+    freed = size_of(path)
     try:
-        info = os.lstat(path)
-        if not stat.S_ISDIR(info.st_mode):
+        if not os.path.isdir(path) or os.path.islink(path):
             os.unlink(path)
-            return info.st_blocks * 512
+            return freed
     except FileNotFoundError:
         return 0
     import shutil
 
-    freed = 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            try:
-                freed += os.lstat(os.path.join(folder, name)).st_blocks * 512
-            except OSError:
-                pass
     shutil.rmtree(path, ignore_errors=True)
     return freed
 

@@ -20,13 +20,22 @@ from stoker.client.reports import JobFiles, has_stop
 from stoker.client.trials import Trials, chunks, is_missing, listed, sweep_folder
 from stoker.code.snapshot_store import Snapshot
 from stoker.core.fields import from_fields
-from stoker.core.formats.plurals import plural_word
+from stoker.core.formats.plurals import plural, plural_word
+from stoker.core.formats.selectors import id_ranges
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.snapshot_context import WISHES, original_folder
-from stoker.core.states import ACTIVE, RUNNING, STARTING, SUBMITTED, WAITING
+from stoker.core.states import ACTIVE, FINAL, RUNNING, STARTING, SUBMITTED, WAITING
 from stoker.errors import Conflict, Unavailable, UsageError
-from stoker.store import backends, contexts, dependencies, snapshots, submit_tokens, sweeps
+from stoker.store import (
+    backends,
+    contexts,
+    dependencies,
+    notes,
+    snapshots,
+    submit_tokens,
+    sweeps,
+)
 from stoker.store.database import Database
 from stoker.store.submit import context_id, take_ids
 from stoker.store.sweeps import SweepRow, TrialRow
@@ -417,7 +426,14 @@ def remove(queue: Queue, name: str, *, with_jobs: bool = False) -> int:
     """
     row = sweeps.get(queue.db, name)
     check_removable(queue, row)
-    jobs = sweeps.jobs(queue.db, row.id, ("done", "failed", "cancelled", "lost"))
+    jobs = sweeps.jobs(queue.db, row.id, FINAL)
+    marked = notes.marked_jobs(queue.db, jobs, of_sweeps=False) if with_jobs else ()
+    if marked:
+        raise Conflict(
+            f"{plural(len(marked), 'job')} of `{name}` {'has' if len(marked) == 1 else 'have'} a"
+            f" star or a note: {', '.join(id_ranges(sorted(marked)))}",
+            f"to keep the jobs: stoker sweep rm {name}; else remove stars and notes first",
+        )
     with queue.db.transaction():
         sweeps.remove(queue.db, row.id)
     if not with_jobs:

@@ -4,22 +4,32 @@ from __future__ import annotations
 
 import time
 
-from stoker.cli.confirmation import DRY_RUN, YES, is_confirmed, print_kept, print_plan
+from stoker.cli.confirmation import (
+    DRY_RUN,
+    YES,
+    is_asked,
+    is_confirmed,
+    print_kept,
+    print_marked,
+    print_plan,
+)
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, report_change
 from stoker.cli.progress_line import ProgressLine
 from stoker.client.queue import Queue
+from stoker.client.removal import removal_plan
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import parse_duration
 from stoker.core.formats.sizes import format_size
 from stoker.core.states import FINAL
 from stoker.errors import UsageError
-from stoker.store import job_queries
+from stoker.store import job_queries, notes
 
 VERB = Verb(
         "clean",
         "clean [OPTIONS]",
-        "Remove all finished jobs with their logs, and free their disk space.",
+        "Remove all finished jobs with their logs and metrics, and free their disk space. Jobs with"
+        " a star or a note, and those of such sweeps, are kept.",
         (
             Option("--older", "only jobs that finished at least this long ago (without unit: days)",
                    "TIME", lambda text: parse_duration(text, "d")),
@@ -45,13 +55,17 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     if parsed["runs"]:
         return _clean_runs(queue, parsed, before)
-    ids = job_queries.ended_jobs(queue.db, (state,) if state else FINAL, before)
-    if parsed["dry_run"]:
-        return print_plan(parsed, f"{plural(len(ids), 'job')}, none removed", jobs=ids, removed=[])
-    whose = "its" if len(ids) == 1 else "their"
-    question = f"remove {plural(len(ids), 'finished job')} with {whose} logs"
-    if ids and not is_confirmed(parsed, question, "nothing was removed"):
-        return 1
+    ended = job_queries.ended_jobs(queue.db, (state,) if state else FINAL, before)
+    kept = notes.marked_jobs(queue.db, ended)
+    ids = [job for job in ended if job not in kept]
+    print_marked(len(kept))
+    if parsed["dry_run"] or is_asked(parsed):
+        plan = removal_plan(queue.db, ids)
+        if parsed["dry_run"]:
+            return print_plan(parsed, f"{plan.words()}, none removed", jobs=ids, removed=[],
+                              kept=sorted(kept), bytes=plan.file_bytes)  # fmt: skip
+        if ids and not is_confirmed(parsed, f"remove {plan.words()}", "nothing was removed"):
+            return 1
     return _clean_jobs(queue, parsed, ids)
 
 

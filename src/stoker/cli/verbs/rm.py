@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from stoker.cli.confirmation import DRY_RUN, YES, is_confirmed, print_kept, print_plan
+from stoker.cli.confirmation import (
+    DRY_RUN,
+    YES,
+    is_asked,
+    is_confirmed,
+    print_kept,
+    print_marked,
+    print_plan,
+)
 from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, plural, print_change
+from stoker.client.removal import removal_plan
 from stoker.core.formats.command_line import Parsed, Verb
+from stoker.core.formats.selectors import parse_selector, split_words
 from stoker.core.states import FINAL
 from stoker.errors import Conflict
-from stoker.store import job_queries
+from stoker.store import job_queries, notes
 
 VERB = Verb(
     "rm",
     "rm [OPTIONS] JOB...",
-    "Remove finished jobs with their logs.",
+    "Remove finished jobs with their logs and metrics. A state such as `failed` or `all` leaves out"
+    " jobs with a star or a note.",
     (YES, DRY_RUN),
     (("stoker rm 3-9", ""), ("stoker rm --dry-run failed", "")),
     words="jobs",
@@ -24,13 +35,21 @@ VERB = Verb(
 def run(parsed: Parsed) -> int:
     queue = open_queue()
     ids = select_jobs(queue, parsed.words)
-    finished = [row.id for row in job_queries.jobs(queue.db, ids) if row.state in FINAL]
-    what = plural(len(finished), "finished job")
-    if parsed["dry_run"]:
-        return print_plan(parsed, f"{what}, none removed", jobs=finished, removed=[])
-    question = f"remove {what} with {'its' if len(finished) == 1 else 'their'} logs"
-    if finished and not is_confirmed(parsed, question, "nothing was removed"):
-        return 1
+    kept = notes.marked_jobs(queue.db, ids)
+    # A state such as `all` or `failed` names no job.
+    words = split_words(parsed.words)
+    named = [word for word in words if parse_selector(word).states is None]
+    kept -= set(queue.select(named)) if named else set()
+    ids = [job for job in ids if job not in kept]
+    print_marked(len(kept))
+    finished = job_queries.in_states(queue.db, ids, FINAL)
+    if parsed["dry_run"] or is_asked(parsed):
+        plan = removal_plan(queue.db, finished)
+        if parsed["dry_run"]:
+            return print_plan(parsed, f"{plan.words()}, none removed", jobs=finished, removed=[],
+                              kept=sorted(kept), bytes=plan.file_bytes)  # fmt: skip
+        if finished and not is_confirmed(parsed, f"remove {plan.words()}", "nothing was removed"):
+            return 1
     removal = queue.removal()
     removal.remove(ids)
     removed = removal.jobs

@@ -5,6 +5,8 @@ them; the store finds the jobs.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
 from stoker.errors import UsageError
@@ -29,6 +31,16 @@ class Selector(Record):
     sweep: str | None = None
     array: int | None = None
     starred: bool = False
+
+
+def split_words(words: Iterable[str]) -> list[str]:
+    """The single selectors of words: a comma separates them, except in `name:`.
+
+    >>> split_words(["1,failed", "name:a,b"])
+    ['1', 'failed', 'name:a,b']
+    """
+    lists = ([word] if word.startswith("name:") else word.split(",") for word in words)
+    return [one for parts in lists for one in parts]
 
 
 def parse_selector(text: str) -> Selector:
