@@ -9,6 +9,9 @@ import sys
 from collections.abc import Callable
 
 from stoker import __version__
+from stoker.client.failure_groups import job_failures
+from stoker.client.job_tables import job_selection
+from stoker.store.database import open_database
 from stoker.supervisor.process_table import STOPPED, process_state
 from tests.cli.helpers import as_json, refused, without_times
 from tests.helpers import Gate
@@ -285,3 +288,28 @@ def test_peak_memory_is_shown_only_if_it_is_of_the_job(lab: Lab) -> None:
     lab.wait(small, large)
     assert "peak memory" not in lab.ok("show", str(small))
     assert lab.job(large)["max_rss_bytes"] > 90_000_000
+
+
+def test_exception_that_ended_a_program_is_shown_and_groups_failures(lab: Lab) -> None:
+    (lab.folder / "train.py").write_text("import sys\nraise ValueError(f'bad lr {sys.argv[1]}')\n")
+    words = [f"{sys.executable} train.py {lr}\n" for lr in ("0.1", "0.1", "0.2")]
+    lab.ok("submit", "-f", "-", input="".join(words) + "echo ValueErrors: 3; exit 1\n")
+    done = lab.run("wait", "1-4")
+    assert done.stderr.splitlines()[2:] == [
+        "job 3 failed: exit 1: ValueError: bad lr 0.2", "job 4 failed: exit 1",
+    ]  # fmt: skip
+    assert "[exit 1: ValueError: bad lr 0.1] " in lab.ok("ls")
+    assert "state       failed: exit 1: ValueError: bad lr 0.1\n" in lab.ok("show", "1")
+    found = lab.job(1)
+    assert (found["result"], found["cause"]) == ("exit 1: ValueError: bad lr 0.1", "exit")
+    assert found["history"][0]["result"] == found["result"]
+    db = open_database(str(lab.state_dir))
+    groups = [(one.size, one.result, one.where) for one in job_failures(db, job_selection([]))]
+    db.close()
+    where = "state == 'failed' and result == 'exit 1: ValueError: bad lr 0.1'"
+    assert groups[0] == (2, "exit 1: ValueError: bad lr 0.1", where)
+    assert len(groups) == 3
+    assert [job["id"] for job in as_json(lab.ok("ls", "--where", where, "--json"))["jobs"]] == [
+        1,
+        2,
+    ]

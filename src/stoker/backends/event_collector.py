@@ -167,6 +167,7 @@ class EventCollector:
             max_rss_bytes=event.get("max_rss_bytes") or 0,
             detail=event.get("detail"),
             last_error=event.get("last_error"),
+            exception=event.get("exception"),
         )
         if event.get("leftovers"):
             events.record_event(

@@ -353,8 +353,8 @@ class Worker(EventListener):
         fields: dict[str, object] = {
             "job": job, "attempt": self._attempts[job], "status": outcome.status,
             "at": outcome.ended_at, "cause": outcome.reason, "detail": outcome.detail,
-            "last_error": outcome.last_error, "leftovers": outcome.leftovers,
-            "user_seconds": outcome.user_seconds,
+            "last_error": outcome.last_error, "exception": outcome.exception,
+            "leftovers": outcome.leftovers, "user_seconds": outcome.user_seconds,
             "system_seconds": outcome.system_seconds, "max_rss_bytes": outcome.max_rss_bytes,
             "gpu_memory": memory, "gpu_use": use, "gpu_energy": energy,
         }  # fmt: skip

@@ -275,7 +275,7 @@ def ended_words(
 
 
 def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
-    """How an attempt ended."""
+    """How an attempt ended: `out of GPU memory`, `exit 1: ValueError: bad lr`."""
     if cause == "start_failed":
         return detail or "could not start"
     if cause in ("preempted", "environment_failed") and detail:
@@ -287,7 +287,8 @@ def end_words(cause: str | None, status: int | None, detail: str | None) -> str:
     if status is None:
         return detail or "no exit record"
     signal = signal_of(status)
-    return signal_words(signal) if signal else f"exit {exit_code_of(status)}"
+    words = signal_words(signal) if signal else f"exit {exit_code_of(status)}"
+    return f"{words}: {detail}" if cause == "exit" and detail else words
 
 
 def attempt_words(cause: str | None, status: int | None, detail: str | None) -> str:

@@ -278,6 +278,7 @@ class Outcome(Record):
     max_rss_bytes: int = 0
     detail: str | None = None
     last_error: str | None = None  # last error in its log, if no cause was found
+    exception: str | None = None  # the Python exception that ended it, if no cause was found
     needed_gpu_memory: int | None = None  # bytes that its out-of-memory message asked for
     exceeds_gpus: bool = False  # no GPU of the host can hold what it asked for
     modules: str = ""  # what a warm start imported, by comma

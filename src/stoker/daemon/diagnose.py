@@ -8,7 +8,7 @@ from collections.abc import Callable
 from stoker.core.activation import is_in_container
 from stoker.core.formats.sizes import format_size
 from stoker.core.model import Outcome
-from stoker.core.outcome.log_tail import last_error
+from stoker.core.outcome.log_tail import last_error, last_exception
 from stoker.core.outcome.retry import REQUEUE_CODE
 from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.daemon.gpus.gpu_usage import GpuUse
@@ -60,8 +60,8 @@ class Diagnosis:
         )
         if found is None:
             # Only sweeps compare failures by the last line of their logs.
-            is_trial = job.sweep is not None
-            return outcome._replace(last_error=last_error(tail)) if is_trial else outcome
+            last = last_error(tail) if job.sweep is not None else None
+            return outcome._replace(last_error=last, exception=last_exception(tail))
         cause, evidence = found
         outcome = outcome._replace(reason=cause, detail=evidence)
         return with_needed_memory(outcome, tail, largest_gpu) if cause == "gpu_oom" else outcome

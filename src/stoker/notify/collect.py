@@ -194,13 +194,15 @@ class Collector:
         trial = sweeps.of_job(self._db, job) if row.sweep is not None else None
         out = self._log_for(row)
         link = self._notify.link
+        result = masked_command(views.result_words(row, self._db))
+        detail = masked_command(row.detail or "")
         facts = {
             "name": row.name,
             "title": row.name or (command if self._notify.command else f"job {job}"),
             "state": row.state if ended is None else ended["state"],
             "cause": row.cause or row.attempt_cause,
-            "result": views.result_words(row, self._db),
-            "detail": masked_command(row.detail) if row.detail else None,
+            "result": result,
+            "detail": detail if detail not in result else None,
             "exit_code": views.exit_code(row),
             "cwd": row.cwd,
             "log": out,

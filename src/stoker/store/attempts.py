@@ -249,8 +249,9 @@ def finish(
     db.execute(
         "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
         " system_seconds = ?, max_rss_bytes = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
-        (outcome.ended_at, outcome.status, verdict.cause, outcome.detail, outcome.user_seconds,
-         outcome.system_seconds, outcome.max_rss_bytes, started, outcome.attempt),
+        (outcome.ended_at, outcome.status, verdict.cause, outcome.detail or outcome.exception,
+         outcome.user_seconds, outcome.system_seconds, outcome.max_rss_bytes, started,
+         outcome.attempt),
     )  # fmt: skip
     if verdict.delay is not None:
         db.execute(

@@ -13,7 +13,7 @@ from stoker.store.interrupted_jobs import interrupted
 from stoker.store.job_columns import COMMAND, STATE, TAGS, column, joins_of
 from stoker.store.job_filter_sql import Condition, floor_divided, remainder
 
-_DETAILED = ("start_failed", "environment_failed", "preempted")  # their detail is their text
+_DETAILED = ("exit", "start_failed", "environment_failed", "preempted")  # shown with their detail
 _MAX_GROUPS = 1000
 _USED = (
     "id, name, argv, shell, attempt, request_group, context, sweep, submitted_at, ended_at,"

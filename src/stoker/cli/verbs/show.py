@@ -206,7 +206,7 @@ def _attempt(attempt: AttemptRow) -> tuple[object, ...]:
         end = "running"
     else:
         end = views.end_words(attempt.cause, attempt.status, attempt.detail)
-        if attempt.detail and attempt.detail != end:
+        if attempt.detail and attempt.detail not in end:
             end += f": {attempt.detail}"
     devices = ",".join(map(str, attempt.devices)) or "-"
     if attempt.node is not None:

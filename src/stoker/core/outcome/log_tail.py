@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import re
 
+from stoker.core.formats.terminal import printable
+
 TAIL_BYTES = 16 << 10
 _MAX_LENGTH = 200
 _HEADER = b"Traceback (most recent call last)"
 _REPORT = b"stoker:"
+_ERRORS = ("Error", "Exception", "Interrupt", "Exit")
+_COLOR = re.compile("\x1b\\[[0-9;]*m")
 _AROUND = "()[]{}<>,;:.!?'\"`"
 
 
@@ -23,14 +27,38 @@ def last_error(tail: bytes) -> str | None:
     >>> last_error(b"loading\\rloaded\\ntrain: no such file\\n\\n")
     'train: no such file'
     """
+    lines = _lines(tail)
+    return _traceback_end(lines) or (_shorten(lines[-1]) if lines else None)
+
+
+def last_exception(tail: bytes) -> str | None:
+    """Return the Python exception that ended a program; None if its log does not end with one.
+
+    >>> last_exception(b"Traceback (most recent call last):\\n  ...\\nKeyError: 'lr'\\nbye\\n")
+    "KeyError: 'lr'"
+    >>> last_exception(b"SyntaxError: '(' was never closed\\n")
+    "SyntaxError: '(' was never closed"
+    >>> last_exception(b"no such file\\n")
+    """
+    lines = _lines(tail)
+    traceback_end = _traceback_end(lines)
+    found = traceback_end or (_shorten(lines[-1]) if lines else "")
+    name = found.partition(":")[0]
+    if not all(part.isidentifier() for part in name.split(".")):
+        return None
+    return found if traceback_end or name.endswith(_ERRORS) else None
+
+
+def _lines(tail: bytes) -> list[bytes]:
     lines = [line.rpartition(b"\r")[2] for line in tail.replace(b"\r\n", b"\n").split(b"\n")]
-    lines = [line for line in lines if line.strip() and not line.startswith(_REPORT)]
+    return [line for line in lines if line.strip() and not line.startswith(_REPORT)]
+
+
+def _traceback_end(lines: list[bytes]) -> str | None:
+    """The exception of the last traceback."""
     headers = [place for place, line in enumerate(lines) if line.lstrip().startswith(_HEADER)]
-    if headers:
-        for line in lines[headers[-1] + 1 :]:
-            if not line[:1].isspace():
-                return _shorten(line)
-    return _shorten(lines[-1]) if lines else None
+    after = lines[headers[-1] + 1 :] if headers else []
+    return next((_shorten(line) for line in after if not line[:1].isspace()), None)
 
 
 def masked(text: str) -> str:
@@ -48,5 +76,5 @@ def masked(text: str) -> str:
 
 
 def _shorten(line: bytes) -> str:
-    text = line.decode("utf-8", "replace").strip()
+    text = printable(_COLOR.sub("", line.decode("utf-8", "replace")).strip())
     return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
