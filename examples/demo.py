@@ -25,7 +25,7 @@ for step in range(50):
 """
 _SWEEP = """
 command = "{python} {trial} {{start}}"
-metric = "y"
+metric = "y:min"
 [params]
 start = "range(-1, 5, 0.5)"
 """

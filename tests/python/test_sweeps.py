@@ -31,7 +31,7 @@ def test_sweep_of_a_command_has_one_row_per_trial(here: Lab) -> None:
 
 
 def test_function_trial_takes_parameters_and_returns_the_metric(here: Lab) -> None:
-    swept = job_functions.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value", name="fn")
+    swept = job_functions.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value:min", name="fn")
     assert swept.wait(60)
     assert [row["value"] for row in swept.results()] == [11, 12, 13]
     assert [one.result() for one in swept.jobs()] == [11, 12, 13]
@@ -188,7 +188,7 @@ def test_search_without_optuna_names_the_missing_package(
     (tmp_path / "optuna.py").write_text("raise ModuleNotFoundError('No', name='optuna')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     swept = stoker.sweep(
-        "echo {x}", {"x": "interval(0, 1)"}, method="tpe", trials=3, metric="v", gpus=0
+        "echo {x}", {"x": "interval(0, 1)"}, method="tpe", trials=3, metric="v:min", gpus=0
     )
     assert swept.wait(60)
     assert "pip install 'stoker[search]'" in (swept.stopped or "")

@@ -24,9 +24,13 @@ from stoker.results.table import Row
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
 
+def curve(trial: int, points: list[tuple[float, float]]) -> TrialCurve:
+    return TrialCurve(trial, points, result=points[-1][1])
+
+
 def curves(count: int) -> list[TrialCurve]:
     return [
-        TrialCurve(
+        curve(
             trial,
             [
                 (float(s), 0.1 * (trial * 7 % 11) + 2 * math.exp(-s / (20 + trial)))
@@ -52,10 +56,10 @@ FIGURES = {
     "curves": lambda: figure.learning_curves(curves(4), "loss"),
     "curves_many": lambda: figure.learning_curves(curves(12), "loss", "max"),
     "curves_log": lambda: figure.learning_curves(
-        [TrialCurve(1, [(x, 1000 / x**2) for x in range(1, 60)])], "loss", log_x=True
+        [curve(1, [(x, 1000 / x**2) for x in range(1, 60)])], "loss", log_x=True
     ),
     "curve_with_gap": lambda: figure.learning_curves(
-        [TrialCurve(1, [(x, math.nan if 20 < x < 30 else x % 7) for x in range(50)])], "acc", "max"
+        [curve(1, [(x, math.nan if 20 < x < 30 else x % 7) for x in range(50)])], "acc", "max"
     ),
     "number": lambda: figure.parameter_plot(rows(), "lr", "loss"),
     "category": lambda: figure.parameter_plot(rows(), "opt", "loss"),
@@ -115,7 +119,7 @@ def test_small_figure_overwrites_nothing(name: str, height: int) -> None:
     assert lines[0] == made.title
     assert axis >= 3
     assert lines[axis + 2].strip() == made.panels[0].x.label
-    assert all(line.startswith(("a ", "c ", "@ ", "best: ")) for line in lines[axis + 3 :])
+    assert all(line.startswith(("a ", "c ", "@ ", "best (")) for line in lines[axis + 3 :])
 
 
 def test_panels_without_space_are_counted() -> None:
@@ -176,11 +180,22 @@ def test_axes_have_ticks_in_order(low: float, span: float, most: int, kind: str,
 
 
 def test_best_trial_depends_on_the_goal() -> None:
-    trials = [TrialCurve(1, [(0, 1.0), (1, 5.0)]), TrialCurve(2, [(0, math.nan), (1, 9.0)])]
+    trials = [curve(1, [(0, 1.0), (1, 5.0)]), curve(2, [(0, math.nan), (1, 9.0)])]
     for goal, label in (("min", "trial 1 (best)"), ("max", "trial 2 (best)")):
         (panel,) = figure.learning_curves(trials, "loss", goal).panels
         assert [s.label for s in panel.series if s.role == "best"] == [label]
-    assert "best: trial 2 with 9 at 1" in figure.learning_curves(trials, "acc", "max").note
+    assert (
+        "best (max): trial 2 with 9 at the end" in figure.learning_curves(trials, "acc", "max").note
+    )
+
+
+def test_best_curve_has_the_best_last_value() -> None:
+    """As in the table of results: a value in between does not count."""
+    trials = [curve(1, [(0, 0.1), (1, 0.9)]), curve(2, [(0, 0.8), (1, 0.5)])]
+    assert "best (min): trial 2 with 0.5" in figure.learning_curves(trials, "loss", "min").note
+    without_goal = figure.learning_curves(trials, "gamma", None)
+    assert "best" not in without_goal.note
+    assert [one.role for one in without_goal.panels[0].series] == ["plain", "plain"]
 
 
 def test_only_the_best_trials_have_labels() -> None:

@@ -73,7 +73,12 @@ def a_report(text: str | None = None, note: str = NOTE) -> Report:
             if row.job
         ]
     curves = [
-        TrialCurve(trial, [(step, trial / (step + 1)) for step in range(5)], text or f"lr={trial}")
+        TrialCurve(
+            trial,
+            [(step, trial / (step + 1)) for step in range(5)],
+            text or f"lr={trial}",
+            trial / 5,
+        )
         for trial in (1, 2)
     ]
     line = Curve(array("d", [0, 1, 2]), array("d", [1, 0.6, 0.5]))
@@ -92,12 +97,12 @@ def a_report(text: str | None = None, note: str = NOTE) -> Report:
         best=Table(
             ("trial", text or "lr", "loss"), [(1, text or 0.1, 0.5), (4, text or "x", None)]
         ),
-        best_of=text or "loss, the smallest first",
+        best_of=text or "Sorted by the last loss, the smallest first.",
         groups=Table((text or "lr", "n", "mean"), [(text or 0.1, 2, 0.6)]),
         group_of=text or "seed: loss of trials that are equal in lr",
         figures=(
             learning_curves(curves, metric),
-            band_plot([band], metric, CurveAxes()),
+            band_plot([band], metric, "min", CurveAxes()),
             overview(rows, f"metric.{metric}"),
         ),
         importance=(Influence(text or "lr", 0.8, -1, 4, TREND),),

@@ -135,7 +135,7 @@ def test_error_in_a_filter_quotes_the_filter_as_typed() -> None:
 def test_empty_table_accepts_any_column() -> None:
     assert table.where([], "whatever < 3") == []
     assert table.sort([], "whatever") == []
-    assert table.best([], "whatever") is None
+    assert table.best([], "whatever", "min") is None
     assert table.group([], ["whatever"], "whatever") == []
 
 
@@ -144,7 +144,7 @@ def test_best_row_is_finite_and_the_first_of_equals() -> None:
         found = table.best(ROWS, "val_loss", goal)
         assert found is not None
         assert found.trial == trial
-    assert table.best([ROWS[2]], "val_loss") is None
+    assert table.best([ROWS[2]], "val_loss", "min") is None
     same = [row(1, {}, a=1), row(2, {}, a=1)]
     assert table.best(same, "a", "max") is same[0]
     with pytest.raises(UsageError):
@@ -174,7 +174,7 @@ def test_filter_without_matches_keeps_the_columns() -> None:
     nothing = table.where(ROWS, "lr > 100", known)
     assert nothing == table.where(nothing, "acc > 0", known) == []
     assert table.sort(nothing, "val_loss", known=known) == []
-    assert table.best(nothing, "metric.acc", "max", known) is None
+    assert table.best_first(nothing, "metric.acc", "max", known) == []
     assert table.select_columns(nothing, ["trial", "metric.acc"], known) == (("trial", "acc"), [])
     with pytest.raises(UsageError, match="unknown column `los`"):
         table.where(nothing, "los > 0", known)

@@ -27,7 +27,7 @@ from tests.python import job_functions
 from tests.python.conftest import here as here
 from tests.sweep_control.test_sweep import rows, sweep, trials
 
-SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y", "--gpus", "0", "--max-parallel", "1")
+SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y:min", "--gpus", "0", "--max-parallel", "1")
 
 
 def counted(lab: Lab, name: str) -> int:
@@ -65,7 +65,7 @@ def test_search_numbers_trials_like_the_database() -> None:
 
     spec = from_words(
         ["echo {x}"], True, ["x=interval(0,1)"], method="tpe", trials=9, seed=1,
-        metric=make_metric("y"),
+        metric=make_metric("y", "min"),
     )  # fmt: skip
     with SearchClient(spec) as search:
         assert [one.number for one in search.ask(3)] == [1, 2, 3]
@@ -271,11 +271,11 @@ def test_failures_with_different_messages_are_not_equal(lab: Lab) -> None:
         (["extend", "s", "²"], "the number of trials to add must be an integer above 0, not `²`"),
         (["extend", "s", "0"], "the number of trials to add must be an integer above 0, not `0`"),
         (
-            ["--early-stop", "median,after_step=²", "--metric", "y", "echo {x}", "x=1"],
+            ["--early-stop", "median,after_step=²", "--metric", "y:min", "echo {x}", "x=1"],
             "not an option",
         ),
         (["--when", "x: 1 == 1", "f.toml"], "for parameters on the command line"),
-        (["-m", "cmaes", "--metric", "y", "echo {x}", "x=interval(0,1)"], ""),
+        (["-m", "cmaes", "--metric", "y:min", "echo {x}", "x=interval(0,1)"], ""),
     ],
 )
 def test_invalid_arguments_get_a_clear_error(lab: Lab, words: list[str], message: str) -> None:
@@ -330,7 +330,7 @@ def test_dry_run_creates_no_file(lab: Lab) -> None:
 
 
 def test_driven_sweep_does_not_finish_before_its_trials_exist(here: Lab) -> None:
-    stoker.sweep("echo {x}", {"x": [1]}, name="s", metric="y", early_stop="median", gpus=0,
+    stoker.sweep("echo {x}", {"x": [1]}, name="s", metric="y:min", early_stop="median", gpus=0,
                  hold=True)  # fmt: skip
     with closing(StoredQueue()) as queue:
         row = sweeps.get(queue.db, "s")
@@ -359,7 +359,7 @@ def test_completed_search_reports_that_all_trials_exist(lab: Lab) -> None:
 
 def test_points_added_to_a_search_by_an_edit_are_run(lab: Lab) -> None:
     search = (
-        'command = "echo stoker: y={x}"\nmethod = "tpe"\ntrials = 3\nmetric = "y"\nseed = 1\n'
+        'command = "echo stoker: y={x}"\nmethod = "tpe"\ntrials = 3\nmetric = "y:min"\nseed = 1\n'
         '[resources]\ngpus = 0\n[params]\nx = "interval(0, 1)"\n'
     )
     file = lab.folder / "s.toml"
@@ -390,7 +390,7 @@ def test_error_about_a_missing_package_has_the_pip_command(monkeypatch: pytest.M
     from stoker.sweeps.spec import make_metric
 
     spec = from_words(["echo {x}"], True, ["x=interval(0,1)"], method="gp", trials=9,
-                      metric=make_metric("y"))  # fmt: skip
+                      metric=make_metric("y", "min"))  # fmt: skip
     monkeypatch.setattr(util, "find_spec", lambda name: None if name != "optuna" else object())
     with pytest.raises(Unavailable, match="the method gp needs the packages scipy and torch") as no:
         lifecycle.check_search(spec)

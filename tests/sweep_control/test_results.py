@@ -130,3 +130,54 @@ def test_plot_in_a_pipe_has_the_width_of_the_columns_variable(mine: Lab) -> None
     wide = mine.ok("plot", "mine", "--param", "lr", COLUMNS="120").splitlines()
     narrow = mine.ok("plot", "mine", "--param", "lr", COLUMNS="40").splitlines()
     assert (max(map(len, wide)), max(map(len, narrow))) == (120, 40)
+
+
+def test_every_view_names_the_same_best_trial(lab: Lab) -> None:
+    """The best last value of an accuracy: trial 1 ends at 0.9, trial 2 was at 0.95 and fell."""
+    text = "echo stoker: val_acc={first} step=1; echo stoker: val_acc={last} step=2"
+    lab.ok(
+        "sweep", "-n", "s", "--gpus", "0", text, "first,last=zip((0.5,0.9),(0.95,0.1),(0.2,0.3))"
+    )
+    lab.wait()
+    found = lab.run("results", "s", "--best", "1", "--metric", "val_acc", "--json")
+    assert "best by val_acc (max, guessed from its name)" in found.stderr
+    assert [row["trial"] for row in json.loads(found.stdout)["rows"]] == [1]
+    assert json.loads(found.stdout)["goal"] == "max"
+    assert "best (max): first=0.5, last=0.9 with 0.9 at the end" in lab.ok("plot", "s")
+    chart = json.loads(lab.ok("plot", "s", "--json"))
+    assert (chart["goal"], chart["guessed"]) == ("max", True)
+    assert [curve["trial"] for curve in chart["curves"]] == [1, 3, 2]
+    report = lab.ok("report", "s")
+    assert "the largest first (guessed from its name)." in report
+    assert "| 1 | 0.5 | 0.9 | 0.9 |" in report
+    lowest = lab.ok("results", "s", "--best", "1", "--metric", "val_acc:min", "--columns", "trial")
+    assert lowest.split() == ["TRIAL", "2"]
+    groups = lab.run("results", "s", "--metric", "val_acc", "--group", "last")
+    assert groups.stdout.splitlines()[1].split()[0] == "0.9"
+    assert "best by the mean of val_acc (max" in groups.stderr
+
+
+def test_goal_that_cannot_be_guessed_is_required(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "--gpus", "0", "echo stoker: gamma={x}", "x=1,2")
+    lab.wait()
+    done = lab.run("results", "s", "--best", "1", "--metric", "gamma")
+    assert done.returncode == 2
+    assert "whether `gamma` should be small or large cannot be guessed" in done.stderr
+    assert "hint: write --metric gamma:min or --metric gamma:max" in done.stderr
+    assert "add --metric gamma:min or gamma:max to mark the best" in lab.ok("plot", "s")
+    assert "(best)" not in lab.ok("plot", "s")
+    assert "Whether gamma should be small or large is not known" in lab.ok("report", "s")
+    for method in ("tpe", "grid"):
+        done = lab.run("sweep", "-m", method, "-N", "2", "--metric", "gamma", "echo {x}", "x=1,2")
+        assert done.returncode == 2 and "--metric gamma:max" in done.stderr
+    assert lab.ok("sweep", "ls", "--json").count('"name"') == 1
+
+
+def test_sweep_records_a_guessed_goal_and_says_so(lab: Lab) -> None:
+    submit = ("sweep", "-n", "s", "--hold", "--gpus", "0", "--metric", "val_acc", "echo {x}", "x=1")
+    done = lab.run(*submit)
+    assert "the metric is val_acc (max, guessed from its name)" in done.stderr
+    assert json.loads(lab.ok("sweep", "show", "s", "--json"))["spec"]["metric"]["goal"] == "max"
+    lab.ok("sweep", "-n", "t", "--hold", "--gpus", "0", "--metric", "val_acc:min", *submit[-2:])
+    assert "guessed" not in lab.run("sweep", "-n", "t", *submit[3:]).stderr
+    assert json.loads(lab.ok("sweep", "show", "t", "--json"))["spec"]["metric"]["goal"] == "min"

@@ -15,7 +15,7 @@ import pytest
 from stoker.supervisor import job_processes
 from tests.lab import Lab
 
-SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y", "--gpus", "0", "--max-parallel", "2")
+SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y:min", "--gpus", "0", "--max-parallel", "2")
 COMMAND = ("echo stoker: y={x}", "x=interval(0,1)")
 
 
@@ -100,7 +100,7 @@ def test_search_process_killed_while_it_prunes_loses_no_trial(quick: Lab) -> Non
     once = quick.folder / "once"
     once.touch()
     quick.env |= {"STOKER_FAILPOINT": "searcher.report:2", "STOKER_FAILPOINT_ONCE": str(once)}
-    quick.ok("sweep", "-n", "s", "--gpus", "0", "--metric", "y", "--early-stop", "median",
+    quick.ok("sweep", "-n", "s", "--gpus", "0", "--metric", "y:min", "--early-stop", "median",
              f"while test -e {once}; do echo stoker: y={{x}} step=$((i+=1)); sleep 0.05; done",
              "x=1,2,3")  # fmt: skip
     quick.wait_until(lambda: ended(quick) == 3)

@@ -260,7 +260,7 @@ def test_thousand_trials_survive_crashes_of_all_processes(lab: Lab) -> None:
 
 def test_foreground_sweep_continues_where_it_stopped(lab: Lab) -> None:
     file = lab.folder / "s.toml"
-    text = 'command = "echo stoker: v={x}"\nmetric = "v"\n[params]\n'
+    text = 'command = "echo stoker: v={x}"\nmetric = "v:min"\n[params]\n'
     file.write_text(text + 'x = "range(3)"\n')
     done = lab.run("run", "--devices", "0,1", "s.toml")
     assert (done.returncode, "3 done" in done.stderr) == (0, True)

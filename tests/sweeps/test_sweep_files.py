@@ -123,8 +123,11 @@ def test_every_form_of_a_parameter_in_a_toml_file_is_read(tmp_path: Path) -> Non
         ("command='t {lr}'\nmethod='tpe'\n[params]\nlr=[1]", "--metric"),
         ("command='t {lr}'\ntrials=0\n[params]\nlr=[1]", "trials"),
         ("command='t {lr}'\nmetric={name='a',goal='low'}\n[params]\nlr=[1]", "goal"),
-        ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nkind='medain'", "`median`"),
-        ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nafterstep=1", "stop.after_step"),
+        ("command='t {lr}'\nmetric='loss'\n[params]\nlr=[1]\n[stop]\nkind='medain'", "`median`"),
+        (
+            "command='t {lr}'\nmetric='loss'\n[params]\nlr=[1]\n[stop]\nafterstep=1",
+            "stop.after_step",
+        ),
         ("command='t {lr}'\n[params]\nlr=[1]\n[stop]\nkind='median'", "metric"),
         ("command='t {lr}'\nparameters={lr=[1]}\nprogram='x'\nparams={lr=[1]}", "`params`"),
         ("cmd='t {lr}'\nparams={lr=[1]}", "did you mean `command`?"),
@@ -146,10 +149,10 @@ def test_every_form_of_a_parameter_in_a_toml_file_is_read(tmp_path: Path) -> Non
         ("command='t {lr}'\n[params]\nlr=[1]\n[resources]\ntimeout=5", "`resources.time_limit`"),
         ("command='t {lr}'\nmetric={name='a',mode='min'}\n[params]\nlr=[1]", "`metric.goal`"),
         ("command='t {lr}'\nmetric={name='a',goal='higher'}\n[params]\nlr=[1]", "mean `max`?"),
-        ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nkind='sha'", "mean `asha`?"),
-        ("command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\ntype='asha'", "`stop.kind`"),
+        ("command='t {lr}'\nmetric='loss'\n[params]\nlr=[1]\n[stop]\nkind='sha'", "mean `asha`?"),
+        ("command='t {lr}'\nmetric='loss'\n[params]\nlr=[1]\n[stop]\ntype='asha'", "`stop.kind`"),
         (
-            "command='t {lr}'\nmetric='a'\n[params]\nlr=[1]\n[stop]\nkind='asha'\neta=3",
+            "command='t {lr}'\nmetric='loss'\n[params]\nlr=[1]\n[stop]\nkind='asha'\neta=3",
             "did you mean `stop.factor`?",
         ),
         ("command='t {lr}'\nzip=[['lr','x']]\n[params]\nlr=[1]", "params.x"),
@@ -251,7 +254,7 @@ def test_wandb_examples_are_read(tmp_path: Path, text: str) -> None:
 
 def test_wandb_file_becomes_an_equivalent_sweep(tmp_path: Path) -> None:
     made = load(tmp_path, WANDB[1], "a.yml")
-    assert made.method == "tpe" and made.metric == Metric("val_loss")
+    assert made.method == "tpe" and made.metric == Metric("val_loss", "min")
     assert made.early_stop == {"kind": "hyperband", "factor": 3, "min_step": 3, "max_step": 27}
     hydra = load(tmp_path, WANDB[2], "a.yml")
     assert hydra.template.words == ("/usr/bin/env", "python", "main.py", "{params:hydra}")
@@ -406,6 +409,7 @@ def test_gpu_task_scheduler_configuration_is_read() -> None:
         st.text(min_size=1),
         st.sampled_from(["min", "max"]),
         st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        st.just(False),
     ),
     st.dictionaries(st.sampled_from(spec.RESOURCES), JSON, max_size=3),
     st.booleans(),
@@ -426,11 +430,58 @@ def test_sweep_survives_a_json_round_trip(
         method=method,
         trials=trials,
         seed=seed,
-        metric=metric or Metric("m"),
+        metric=metric or Metric("m", "min"),
         resources=resources,
         early_stop={"kind": "median", "min_trials": 3},
     )
     assert spec.from_json(json.loads(json.dumps(sweep.to_json()))) == sweep
+
+
+def test_wandb_file_minimizes_a_metric_without_a_goal(tmp_path: Path) -> None:
+    text = "program: t.py\nmetric: {name: %s}\nparameters:\n  lr: {values: [1]}\n"
+    (tmp_path / "w.yaml").write_text(text % "gamma")
+    assert sweep_file.load(tmp_path / "w.yaml").metric == Metric("gamma", "min")
+    (tmp_path / "w.yaml").write_text(text % "val_acc")
+    with pytest.raises(UsageError, match="W&B would minimize `val_acc`"):
+        sweep_file.load(tmp_path / "w.yaml")
+
+
+@pytest.mark.parametrize(
+    ("name", "goal"),
+    [
+        ("val_acc", "max"), ("Accuracy", "max"), ("valacc", "max"), ("eval/f1", "max"),
+        ("mAP50", "max"), ("episode_return", "max"), ("top5-acc", "max"), ("r2", "max"),
+        ("loss", "min"), ("train.loss", "min"), ("trainLoss", "min"), ("val_rmse", "min"),
+        ("ppl", "min"), ("error_rate", "min"), ("epoch_time", "min"),
+        ("y", None), ("gamma", None), ("lr", None), ("acc_loss", None), ("neg_accuracy", None),
+        ("accumulated", None), ("glossary", None), ("scores_by_map_error", None),
+    ],
+)  # fmt: skip
+def test_goal_is_guessed_from_the_words_of_a_name(name: str, goal: str | None) -> None:
+    metric = spec.make_metric(name)
+    assert (metric.goal, metric.is_guessed) == (goal, goal is not None)
+    said = spec.make_metric(name, "minimize")
+    assert (said.goal, said.is_guessed) == ("min", False)
+
+
+def test_recorded_goal_precedes_a_guess() -> None:
+    recorded = [Metric("acc", "min"), Metric("loss:1", "max")]
+    assert spec.read_metric("acc", recorded) == Metric("acc", "min")
+    assert spec.read_metric("acc:max", recorded) == Metric("acc", "max")
+    assert spec.read_metric("loss:1", recorded) == Metric("loss:1", "max")
+    assert spec.read_metric("f1", recorded).words == "f1 (max, guessed from its name)"
+
+
+@pytest.mark.parametrize(
+    ("metric", "hint"),
+    [("'gamma'", "gamma:max"), ("{name='gamma'}", 'goal = "max"')],
+)
+def test_metric_of_a_file_needs_a_goal_that_can_be_guessed(
+    tmp_path: Path, metric: str, hint: str
+) -> None:
+    with pytest.raises(UsageError, match="`gamma` should be small or large") as caught:
+        load(tmp_path, f"command='t {{lr}}'\nmetric={metric}\n[params]\nlr=[1]")
+    assert hint in (caught.value.hint or "")
 
 
 def test_placeholder_in_a_wandb_file_is_refused(tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def a_board(queue: Queue) -> Dashboard:
     board.reported = {id: Reported(words, metrics) for id in state.running}
     a_log(board)
     points = [(float(x), 1 / (x + 1)) for x in range(50)]
-    board.figure = learning_curves([TrialCurve(6, points, "job 6")], "val_loss")
+    board.figure = learning_curves([TrialCurve(6, points, "job 6")], "val_loss", None)
     board.figure_of = board.job_id
     return board
 
@@ -129,7 +129,12 @@ def test_sweeps_tab_shows_progress_and_curves(
     board.take_state(board.state._replace(sweeps={"brave-otter": sweep, "old-moose": other}), [])
     board.key("3")
     curves = [
-        TrialCurve(t, [(float(x), 1 / (1 + x * t / 20)) for x in range(50)], f"lr=0.{t}")
+        TrialCurve(
+            t,
+            [(float(x), 1 / (1 + x * t / 20)) for x in range(50)],
+            f"lr=0.{t}",
+            1 / (1 + 49 * t / 20),
+        )
         for t in range(1, 6)
     ]
     board.figure, board.figure_of = learning_curves(curves, "val_loss"), "brave-otter"

@@ -178,7 +178,7 @@ def test_comparison_of_many_runs_has_a_line_for_each(runs: Site) -> None:
     header, *lines = (line.split() for line in done.stdout.splitlines())
     assert header[:4] == ["run", "state", "time", "lr"]
     assert len(lines) == 7
-    assert "6 runs left off: the best by val_loss are compared" in done.stderr
+    assert "6 runs left off: the best by val_loss (min) are compared" in done.stderr
 
 
 def test_table_of_several_sweeps_names_the_sweep_of_each_row(runs: Site) -> None:

@@ -104,12 +104,17 @@ export function CurveGrid(props: Props) {
         <Empty title="No curves yet">Runs that report a metric at least twice appear here.</Empty>
       ) : (
         <div class={`curve-grid across-${columns}`} aria-busy={!fresh}>
-          {prepared.charts.map(({ metric, drawn, note }) => (
+          {prepared.charts.map(({ metric, goal, drawn, note }) => (
             <figure key={metric}>
               <figcaption>
                 <b class="mono cut" title={visible(metric)}>
                   {visible(metric)}
                 </b>
+                {goal && (
+                  <span class="dim" title="runs are ranked by their last value">
+                    {goal}
+                  </span>
+                )}
                 <Readout hover={hover} metric={metric} drawn={drawn} marked={layout.marked} />
                 <span class="grow" />
                 <button
@@ -175,7 +180,8 @@ function noteOf(data: Curves, lines: number): string | undefined {
   const leftOff = Math.max(0, ...data.charts.map((chart) => chart.left_off));
   const band = data.charts.find((chart) => chart.bands)?.band;
   if (band) return `mean of each group; band: ${band}`;
-  return leftOff ? `best ${count(lines)} of ${count(lines + leftOff)} runs` : undefined;
+  const which = data.charts.some((chart) => chart.goal === null) ? 'some' : 'best';
+  return leftOff ? `${which} ${count(lines)} of ${count(lines + leftOff)} runs` : undefined;
 }
 
 function pathOf(runs: string[], layout: Layout, isZoomed: boolean): string {

@@ -17,7 +17,7 @@ export interface Entry {
 }
 
 export interface Prepared {
-  charts: { metric: string; drawn: Drawn[]; note: string | null }[];
+  charts: { metric: string; goal: string; drawn: Drawn[]; note: string | null }[];
   entries: Entry[];
 }
 
@@ -55,8 +55,9 @@ function ofGroups(data: Curves): Prepared {
       .forEach((key, i) => colors.set(key, rankColor(i / (keys.length - 1))));
   }
   const entries = new Map<string, Entry>();
-  const charts = data.charts.map(({ metric, bands, note }) => ({
+  const charts = data.charts.map(({ metric, goal, bands, note }) => ({
     metric,
+    goal: goal ?? '',
     note,
     drawn: (bands ?? []).map((band): Drawn => {
       const key = keyOfBand(band);
@@ -110,12 +111,15 @@ function ofRuns(
     ranked.map((line, i) => [line.run, ranked.length > 1 ? i / (ranked.length - 1) : 0]),
   );
   const paint = (line: CurveLine) =>
-    order === null ? rankColor(shades.get(line.run) ?? null) : distinctColor(places.get(line.run)!);
+    order === null && ranked.length
+      ? rankColor(shades.get(line.run) ?? null)
+      : distinctColor(places.get(line.run)!);
   const labelOf = (line: CurveLine) =>
     order === null && line.trial !== null ? `#${line.trial}` : shortName(line);
   const rank = (line: CurveLine) => line.rank ?? 2;
-  const charts = data.charts.map(({ metric, lines, note }) => ({
+  const charts = data.charts.map(({ metric, goal, lines, note }) => ({
     metric,
+    goal: goal ?? '',
     note,
     drawn: lines
       .filter(isShown)

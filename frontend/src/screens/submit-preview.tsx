@@ -14,6 +14,7 @@ interface PreviewJob {
   needs?: string;
   option?: string[];
   environment?: string;
+  metric?: string | null;
   priority?: number;
   time_limit?: number | null;
   retries?: number;
@@ -92,6 +93,7 @@ function commonOptions(first: PreviewJob, all: PreviewJob[]): string[] {
     ['needs', first.needs],
     ['option', first.option?.length ? `engine options ${first.option.join(' ')}` : null],
     ['environment', first.environment],
+    ['metric', first.metric && `metric ${first.metric}`],
     ['time_limit', first.time_limit ? `time limit ${duration(first.time_limit)}` : null],
     ['priority', first.priority ? `priority ${first.priority}` : null],
     ['retries', first.retries ? `up to ${first.retries} retries` : null],

@@ -56,7 +56,7 @@ export interface OriginalSweep {
 }
 
 export function SweepForm({ draft, original }: { draft: string; original?: OriginalSweep }) {
-  const form = useForm(draft, original?.values ?? { method: 'grid', goal: 'min' });
+  const form = useForm(draft, original?.values ?? { method: 'grid', goal: '' });
   const [error, setError] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
   const { values } = form;
@@ -89,7 +89,7 @@ export function SweepForm({ draft, original }: { draft: string; original?: Origi
       ...(needsTrials ? ['trials', 'seed'] : values.method === 'shuffled' ? ['seed'] : []),
     ]),
     ...(values.metric?.trim()
-      ? { metric: values.metric.trim() + (values.goal === 'max' ? ':max' : '') }
+      ? { metric: values.metric.trim() + (values.goal ? `:${values.goal}` : '') }
       : {}),
     options: optionsOf(
       values,
@@ -196,6 +196,7 @@ export function SweepForm({ draft, original }: { draft: string; original?: Origi
               value={values.goal}
               onChange={(event) => form.set('goal', event.currentTarget.value)}
             >
+              <option value="">by the name of the metric</option>
               <option value="min">minimize</option>
               <option value="max">maximize</option>
             </select>

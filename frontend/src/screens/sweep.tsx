@@ -99,7 +99,7 @@ function SweepHead({ sweep, reload }: { sweep: SweepDetail; reload: () => void }
         </p>
         {sweep.best && metric && (
           <p class="best">
-            Best so far{' '}
+            Best so far ({metric.goal}){' '}
             <b class="num">
               {metric.name} = {value(sweep.best.value)}
             </b>

@@ -43,9 +43,8 @@ def print_comparison(db: Database, selection: Selection, parsed: Parsed) -> int:
     if not shows_all:
         _say_what_is_equal(comparison)
     if comparison.left_off:
-        order = (
-            "the best by " + selection.own_metrics[0].name if selection.own_metrics else "the first"
-        )
+        own = selection.own_metrics
+        order = f"the best by {own[0].words}" if own else "the first"
         notice(
             f"{plural(comparison.left_off, 'run')} left off: {order} are compared; -n N compares"
             f" more, at most {MAX_RUNS}"

@@ -50,7 +50,8 @@ def run(parsed: Parsed) -> int:
             content["curves"] = content.pop("lines")
             print_json(**content, x=_axis(parsed))
         else:
-            print_json(metric=metric.name, goal=metric.goal, **_data(rows, metric, parsed))
+            data = _data(rows, metric, parsed)
+            print_json(metric=metric.name, goal=metric.goal, guessed=metric.is_guessed, **data)
         return 0
     if parsed["param"] is not None:
         figure = parameter_plot(rows, parsed["param"], f"metric.{metric.name}", metric.goal)
@@ -58,6 +59,7 @@ def run(parsed: Parsed) -> int:
         figure = overview(rows, f"metric.{metric.name}", metric.goal)
     else:
         figure = _curves(_chart(found, metric, parsed), parsed)
+    figure = figure._replace(note="; ".join(filter(None, (figure.note, _goal_note(metric)))))
     if parsed["output"] is not None:
         return _write(figure, parsed)
     from stoker.results.terminal_plot import draw, knows_unicode
@@ -133,7 +135,7 @@ def _chart(found: Found, metric: Metric, parsed: Parsed) -> Chart:
     """The curves, computed as for the web UI."""
     group = parsed["group"]
     request = ChartRequest(
-        metrics=(f"{metric.name}:{metric.goal}",),
+        metrics=(metric.name if metric.goal is None else f"{metric.name}:{metric.goal}",),
         x=_axis(parsed),
         smooth=parsed["smooth"] or 0.0,
         group=tuple(name.strip() for name in group.split(",")) if group else (),
@@ -141,7 +143,7 @@ def _chart(found: Found, metric: Metric, parsed: Parsed) -> Chart:
         lines=0 if group and not parsed["json"] else _LINES,
     )
     (chart,) = make_charts(found.selection, CurveCache(found.files), request)
-    return chart
+    return chart._replace(metric=metric)
 
 
 def _curves(chart: Chart, parsed: Parsed) -> Figure:
@@ -155,7 +157,7 @@ def _curves(chart: Chart, parsed: Parsed) -> Figure:
         log_y=True if parsed["log_y"] else None,
     )
     if chart.bands is not None:
-        return band_plot(chart.bands, metric.name, axes, notes)
+        return band_plot(chart.bands, metric.name, metric.goal, axes, notes)
     curves = []
     for line in chart.lines:
         label = ", ".join(f"{key}={short(value)}" for key, value in line.run.row.params.items())
@@ -165,12 +167,19 @@ def _curves(chart: Chart, parsed: Parsed) -> Figure:
                 line.run.row.trial,
                 line.curve.points(),
                 line.run.label if several or not label else label,
-                None if line.raw is None else line.raw.points(),
+                line.run.row.metrics.get(metric.name),
             )
         )
     if chart.left_off:
         notes.append(f"{chart.left_off} more runs are not drawn")
     return learning_curves(curves, metric.name, metric.goal, axes=axes, notes=notes)
+
+
+def _goal_note(metric: Metric) -> str:
+    """How the goal was found, if the user did not say it."""
+    if metric.goal is None:
+        return f"add --metric {metric.name}:min or {metric.name}:max to mark the best"
+    return f"{metric.goal} was guessed from the name {metric.name}" if metric.is_guessed else ""
 
 
 def _write(figure: Figure, parsed: Parsed) -> int:

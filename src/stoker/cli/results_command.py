@@ -19,8 +19,10 @@ from stoker.results.table import (
     Columns,
     Row,
     Table,
+    best_first,
     columns,
     grouped,
+    ranked,
     select_columns,
     select_from_table,
     sort,
@@ -29,7 +31,7 @@ from stoker.results.table import (
 )
 from stoker.store import job_queries, sweeps
 from stoker.store.database import FILE_NAME, Database, open_database
-from stoker.sweeps.spec import Metric
+from stoker.sweeps.spec import Metric, known_goal, read_metric
 
 
 def run(parsed: Parsed) -> int:
@@ -47,13 +49,15 @@ def run(parsed: Parsed) -> int:
     chosen = columns(rows, constants=bool(parsed["all"]))
     for text in parsed["where"] or ():
         rows = where(rows, text, known)
+    goal = None
     if parsed["group"] is not None:
         return _print_groups(rows, known, parsed, metric)
     if parsed["best"] is not None:
         if metric is None:
             raise UsageError("`--best` needs a metric", "add --metric val_loss or --metric acc:max")
-        name = f"metric.{metric.name}"  # a parameter may have the same name
-        rows = sort(rows, name, metric.goal == "max", known)[: parsed["best"]]
+        goal = known_goal(metric)
+        # A parameter may have the same name.
+        rows = best_first(rows, f"metric.{metric.name}", goal, known)[: parsed["best"]]
     if parsed["sort"] is not None:
         rows = sort(rows, parsed["sort"], known=known)
     if parsed["limit"]:
@@ -63,9 +67,12 @@ def run(parsed: Parsed) -> int:
     content = select_columns(rows, chosen, known)
     if not _written(content, parsed):
         if parsed["json"]:
-            print_json(rows=export.records(content))
+            ranking = {"metric": metric.name, "goal": goal} if goal and metric else {}
+            print_json(rows=export.records(content), **ranking)
         else:
             print_table(content)
+    if goal is not None and metric is not None:
+        notice(f"best by {metric.words}")
     if not parsed["json"]:
         _warn_about_bad_reports([run.reported for run in selection.runs])
     return 0
@@ -137,12 +144,9 @@ def _of_folder(db: Database, selector: RunSelector) -> Selection:
 
 def chosen_metric(text: str | None, selection: Selection) -> Metric | None:
     """The requested metric, or that of the first sweep that has one."""
-    from stoker.sweeps.spec import read_metric
-
     if text is None:
         return selection.own_metrics[0] if selection.own_metrics else None
-    goals = {metric.name: metric.goal for metric in selection.own_metrics}
-    return read_metric(text, goals.get(text, "min"))
+    return read_metric(text, selection.own_metrics)
 
 
 def _written(content: Table, parsed: Parsed) -> bool:
@@ -232,9 +236,12 @@ def _print_groups(
             "group by more columns: --group lr,opt",
         )
     content = grouped(rows, _listed(parsed["group"]), f"metric.{metric.name}", known)
-    mean = content.names[-5]
-    if parsed["best"] is not None or parsed["sort"] is None:
-        content = sort_lines(content, f"{mean}:{'desc' if metric.goal == 'max' else 'asc'}")
+    if parsed["best"] is not None:
+        known_goal(metric)
+    is_ranked = metric.goal is not None and (parsed["best"] is not None or parsed["sort"] is None)
+    if is_ranked:
+        means = [line[-5] for line in content.lines]
+        content = content._replace(lines=ranked(content.lines, means, metric.goal))
     if parsed["best"] is not None:
         content = content._replace(lines=content.lines[: parsed["best"]])
     if parsed["sort"] is not None:
@@ -247,13 +254,15 @@ def _print_groups(
     if _written(shown, parsed):
         return 0
     if parsed["json"]:
-        print_json(metric=metric.name, groups=export.records(shown))
+        print_json(metric=metric.name, goal=metric.goal, groups=export.records(shown))
     elif parsed["columns"] is not None:
         print_table(shown)
     else:
         header, lines = export.text_table(content)
         print(table((*header[:-6], "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"),
                     [line[:-1] for line in lines]))  # fmt: skip
+    if is_ranked:
+        notice(f"best by the mean of {metric.words}")
     return 0
 
 

@@ -224,6 +224,10 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed, *, names_new: bool
     hint = lifecycle.early_stop_hint(spec)
     if hint is not None and started.is_new and not parsed["quiet"]:
         notice(f"note: {hint}")
+    metric = started.metric
+    if metric is not None and metric.is_guessed and not parsed["quiet"]:
+        other = "min" if metric.goal == "max" else "max"
+        notice(f"note: the metric is {metric.words}; if not: --metric {metric.name}:{other}")
     if parsed["json"]:
         text = as_json(sweep=started.name, new=started.is_new, added=started.added,
                        jobs=list(started.jobs), trials=started.counts)  # fmt: skip
@@ -237,8 +241,9 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed, *, names_new: bool
     is_complete = spec.total_trials is not None and total >= spec.total_trials and not started.jobs
     if spec.method in ADAPTIVE and not is_complete and not names_new:
         wanted = spec.total_trials if spec.total_trials is not None else "unlimited"
+        goal = "" if metric is None else f" for {metric.name} ({metric.goal})"
         report_change(
-            f"sweep {name}: {wanted} trials by {spec.method}, {shape(spec)}"
+            f"sweep {name}: {wanted} trials by {spec.method}{goal}, {shape(spec)}"
             f"      results: {program} results {name}"
         )
         return

@@ -25,7 +25,8 @@ from stoker.results.chart import (
     smoothed,
     thin,
 )
-from stoker.sweeps.spec import Metric, read_metric
+from stoker.results.table import number
+from stoker.sweeps.spec import Metric, make_metric, read_metric
 
 MAX_METRICS = 30
 MAX_POINTS = 2000
@@ -54,7 +55,7 @@ class ChartLine(Record):
 
 class Chart(Record):
     metric: Metric
-    lines: list[ChartLine]  # the best first
+    lines: list[ChartLine]  # the best first, or in the order of the runs without a goal
     bands: list[Band] | None  # None: not grouped
     left_off: int  # runs that reported the metric but have no line
     note: str | None
@@ -90,11 +91,10 @@ def check_request(request: ChartRequest) -> None:
 
 
 def chosen_metrics(selection: Selection, words: tuple[str, ...]) -> list[Metric]:
-    """The requested metrics, or the default ones, each with its goal."""
+    """The requested metrics, or the default ones, each with its goal if that is known."""
     own = {metric.name: metric for metric in selection.own_metrics}
     if words:
-        goals = {name: metric.goal for name, metric in own.items()}
-        found = [read_metric(word, goals.get(word, "min")) for word in dict.fromkeys(words)]
+        found = [read_metric(word, selection.own_metrics) for word in dict.fromkeys(words)]
         return list({metric.name: metric for metric in found}.values())
     names = selection.metric_names
     default = [name for name in own if name in names]
@@ -106,7 +106,7 @@ def chosen_metrics(selection: Selection, words: tuple[str, ...]) -> list[Metric]
             if stat.min is not None
         }
         default = [name for name in names if name in numeric][:_DEFAULT_METRICS] or list(own)
-    return [own.get(name) or Metric(name) for name in default]
+    return [own.get(name) or make_metric(name) for name in default]
 
 
 class _ChartMaker:
@@ -129,9 +129,7 @@ class _ChartMaker:
         if not runs:
             bands: list[Band] | None = [] if request.group else None
             return Chart(metric, [], bands, 0, f"no run has reported `{metric.name}`")
-        is_max = metric.goal == "max"
-        stats = [run.summary[metric.name] for run in runs]
-        placed = ranks([stat.max if is_max else stat.min for stat in stats], metric.goal)
+        placed = ranks([number(run.row.metrics.get(metric.name)) for run in runs], metric.goal)
         order = sorted(range(len(runs)), key=lambda place: _last_if_none(placed[place]))
         shown = set(order[: request.lines])
         self._notes = []
@@ -210,6 +208,7 @@ def chart_json(chart: Chart) -> dict[str, object]:
     content: dict[str, object] = {
         "metric": chart.metric.name,
         "goal": chart.metric.goal,
+        "guessed": chart.metric.is_guessed,
         "lines": [_line_json(line) for line in chart.lines],
         "left_off": chart.left_off,
         "note": chart.note,

@@ -11,10 +11,11 @@ from stoker.core.formats.shell_words import display
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.results.comparison import Compared, best_of, compared
-from stoker.results.table import direction, number
+from stoker.results.table import ranked
 from stoker.store import job_queries
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
+from stoker.sweeps.spec import known_goal
 
 MAX_RUNS = 200
 DEFAULT_RUNS = 20
@@ -45,7 +46,7 @@ def compare_runs(db: Database, selection: Selection, limit: int = DEFAULT_RUNS) 
         jobs=jobs,
         params=compared([run.row.params for run in runs]),
         metrics=_sorted(compared([run.row.metrics for run in runs]), selection),
-        goals={metric.name: metric.goal for metric in selection.own_metrics},
+        goals={metric.name: known_goal(metric) for metric in selection.own_metrics},
         code=compared([{} if job is None else _code(db, job) for job in jobs]),
         left_off=len(selection.runs) - len(runs),
     )
@@ -58,14 +59,9 @@ def _fewer(selection: Selection, limit: int) -> list[Run]:
     if not selection.own_metrics:
         return runs[:limit]
     metric = selection.own_metrics[0]
-    sign = direction(metric.goal)
-
-    def score(run: Run) -> float:
-        value = number(run.row.metrics.get(metric.name))
-        return float("inf") if value is None else sign * value
-
-    kept = set(map(id, sorted(runs, key=score)[:limit]))
-    return [run for run in runs if id(run) in kept]
+    values = [run.row.metrics.get(metric.name) for run in runs]
+    order = ranked(range(len(runs)), values, metric.goal)
+    return [runs[place] for place in sorted(order[:limit])]
 
 
 def _sorted(lines: list[Compared], selection: Selection) -> list[Compared]:

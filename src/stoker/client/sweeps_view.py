@@ -26,12 +26,12 @@ from stoker.core.formats.shell_words import display
 from stoker.errors import NotFound
 from stoker.results import export
 from stoker.results.importance import explain, importance
-from stoker.results.table import Columns, Row, best, columns, select_columns, sort, where
+from stoker.results.table import Columns, Row, best, columns, ranked, select_columns, sort, where
 from stoker.store import history, notes, sweeps
 from stoker.store.database import Database
 from stoker.store.sweeps import SweepRow
 from stoker.sweeps import domains, spec
-from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric
+from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, read_metric
 
 _IN_OVERVIEW = 20
 _LISTED = 200
@@ -170,22 +170,15 @@ class SweepCache:
         metric = _chosen(text, _spec(row), reported)
         if metric is None:
             return {"metric": None, "curves": []}
-        sign = -1.0 if metric.goal == "max" else 1.0
-        found = []
-        for one in reported:
-            stat = one.summary.get(metric.name)
-            if stat is None or one.source is None:
-                continue
-            top = stat.max if metric.goal == "max" else stat.min
-            found.append((float("inf") if top is None else sign * top, one, top))
-        found.sort(key=lambda ranked: ranked[0])
+        found = [one for one in reported if metric.name in one.summary and one.source is not None]
+        found = ranked(found, [one.row.metrics[metric.name] for one in found], metric.goal)
         curves = [
             {
                 "trial": one.row.trial, "job": one.row.job, "params": finite(one.row.params),
-                "best": finite(top),
+                "result": finite(one.row.metrics[metric.name]),
                 "points": self._reports.curve(one.source, metric.name, points),
             }
-            for _, one, top in found[:limit] if one.source is not None
+            for one in found[:limit] if one.source is not None
         ]  # fmt: skip
         return {"metric": {"name": metric.name, "goal": metric.goal}, "curves": curves}
 
@@ -302,17 +295,15 @@ def _chosen(text: str | None, given: SweepSpec, reported: list[Reported]) -> Met
     own = given.metric
     names = list(dict.fromkeys(name for one in reported for name in one.summary))
     if text:
-        name, _, goal = text.rpartition(":")
-        if name and name in names:
-            return make_metric(name, goal)
-        if text not in names:
+        metric = read_metric(text, [*map(Metric, names), *([] if own is None else [own])])
+        if metric.name not in names:
             hint = (
                 f"reported metrics: {', '.join(names[:20])}"
                 if names
                 else "no trial has reported yet"
             )
             raise NotFound(f"no trial has reported `{text}`", hint)
-        return make_metric(text, own.goal if own is not None and own.name == text else "min")
+        return metric
     if own is not None:
         return own
     return make_metric(names[0]) if names else None

@@ -18,6 +18,7 @@ their grids. A configuration of GPU Task Scheduler (`{"test_config": [...]}`) wo
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -91,9 +92,13 @@ class Sweep(Annotated):
         return [dict(zip(names, line, strict=True)) for line in cells]
 
     def best(self, metric: str | None = None, goal: str | None = None) -> dict[str, Any] | None:
-        """Return the row of `results()` with the best value of `metric`, by default the metric of
-        the sweep; None if no trial reported it. Raises UsageError if there is no metric."""
+        """Return the row of `results()` with the best last value of `metric`, by default the metric
+        of the sweep; None if no trial reported it.
+
+        `goal`: "min" or "max"; by default that of the sweep, or guessed from the name. Raises
+        UsageError if there is no metric, or its goal cannot be guessed."""
         from stoker.results import table
+        from stoker.sweeps.spec import known_goal, read_metric
 
         own = self._spec().metric
         if metric is None:
@@ -102,7 +107,9 @@ class Sweep(Annotated):
                     "the sweep has no metric", 'pass one: best("val_loss") or best("acc", "max")'
                 )
             metric = own.name
-        goal = goal or (own.goal if own is not None and own.name == metric else "min")
+        if goal is None:
+            found = read_metric(metric, () if own is None else (own,))
+            goal, metric = known_goal(found, f'pass one: best("{found.name}", "max")'), found.name
         rows = self._rows()
         if not any(metric in row.metrics for row in rows):
             return None
@@ -225,7 +232,7 @@ class Sweep(Annotated):
         if own is not None and any(own.name in row.metrics for row in rows):
             from stoker.results import table
 
-            rows = table.sort(rows, f"metric.{own.name}", own.goal == "max")
+            rows = table.best_first(rows, f"metric.{own.name}", own.goal)
         return export.html(rows)
 
     # -- inside ------------------------------------------------------------------------------
@@ -307,6 +314,8 @@ def start(
     except UsageError as error:
         error.hint = _with_keywords(error.hint)
         raise
+    if started.metric is not None and started.metric.is_guessed:
+        print(f"note: the metric is {started.metric.words}", file=sys.stderr)
     return Sweep(settings, started.name)
 
 

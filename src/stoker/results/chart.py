@@ -123,17 +123,20 @@ def smoothed(curve: Curve, weight: float) -> Curve:
 # -- many curves ----------------------------------------------------------------------------------
 
 
-def ranks(best_values: Sequence[float | None], goal: str) -> list[float | None]:
-    """The rank of each run by the best value that it reached: 0 for the best, 1 for the worst.
+def ranks(results: Sequence[float | None], goal: str | None) -> list[float | None]:
+    """The rank of each run by its last value: 0 for the best, 1 for the worst.
 
-    Equal values have the same rank; runs without a finite value have none.
+    Equal values have the same rank; runs without a finite value have none, and without a goal no
+    run has one.
 
     >>> ranks([0.5, None, 0.1, 0.9], "min")
     [0.5, None, 0.0, 1.0]
     """
+    if goal is None:
+        return [None] * len(results)
     sign = table.direction(goal)
     scores = [None if value is None or not math.isfinite(value) else sign * value
-              for value in best_values]  # fmt: skip
+              for value in results]  # fmt: skip
     ordered = sorted(score for score in scores if score is not None)
     most = max(1, len(ordered) - 1)
     return [None if score is None else bisect_left(ordered, score) / most for score in scores]
@@ -145,12 +148,12 @@ def group_curves(
     metric: str,
     curves: Sequence[Curve | None],
     weight: float = 0.0,
-    goal: str = "min",
+    goal: str | None = "min",
 ) -> tuple[list[Band], int]:
     """Group runs that are equal in the columns `by`. `curves` has one curve for each row, or None.
 
-    Returns at most MAX_BANDS groups, sorted by their mean last value, the best first, and the
-    number of all groups.
+    Returns at most MAX_BANDS groups, sorted by their mean last value, the best first (without a
+    goal, in the order of the rows), and the number of all groups.
 
     The mean and the band are smoothed after averaging. Raises UsageError for an unknown column.
     """
@@ -159,11 +162,11 @@ def group_curves(
     members: dict[tuple[object, ...], list[int]] = {}
     for place, row in enumerate(rows):
         members.setdefault(tuple(table.identity(read(row)) for read in readers), []).append(place)
-    sign = table.direction(goal)
     finals = table.group(rows, by, f"metric.{metric}", known)
-    pairs = sorted(
-        zip(finals, members.values(), strict=True), key=lambda pair: _order(pair[0].mean, sign)
-    )
+    pairs = list(zip(finals, members.values(), strict=True))
+    if goal is not None:
+        sign = table.direction(goal)
+        pairs.sort(key=lambda pair: _order(pair[0].mean, sign))
     bands: list[Band] = []
     for final, places in pairs:
         found = [curve for curve in (curves[place] for place in places) if curve is not None]

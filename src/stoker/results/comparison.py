@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from stoker.core.record import Record
-from stoker.results.table import direction, identity, number
+from stoker.results.table import identity, number, ranked
 
 
 class Compared(Record):
@@ -32,9 +32,7 @@ def differing(lines: Iterable[Compared]) -> list[Compared]:
 
 def best_of(values: Sequence[object], goal: str) -> int | None:
     """The position of the best value; None unless two runs have values that differ."""
-    sign = direction(goal)
-    known = [(sign * one, place) for place, value in enumerate(values)
-             if (one := number(value)) is not None]  # fmt: skip
-    if len({score for score, _ in known}) < 2:
+    known = [place for place, value in enumerate(values) if number(value) is not None]
+    if len({values[place] for place in known}) < 2:
         return None
-    return min(known)[1]
+    return ranked(known, [values[place] for place in known], goal)[0]

@@ -76,7 +76,7 @@ class TrialCurve(Record):
     trial: int | None
     points: Sequence[Point]
     label: str = ""  # if empty, `trial 3`
-    raw: Sequence[Point] | None = None  # before smoothing, for the best value
+    result: object = None  # the last value of the metric, by which trials are ranked
 
 
 class CurveAxes(Record):
@@ -91,7 +91,7 @@ class CurveAxes(Record):
 def learning_curves(
     trials: Sequence[TrialCurve],
     metric: str,
-    goal: str = "min",
+    goal: str | None = "min",
     *,
     log_x: bool = False,
     log_y: bool | None = None,
@@ -101,51 +101,48 @@ def learning_curves(
     """Return a figure with one line per trial; the best trial is drawn last, on top.
 
     If `log_y` is None, the range of the values decides. Only the best MAX_NAMED have labels.
+    Without a goal, no trial is the best.
     """
     axes = axes or CurveAxes(log_x=log_x, log_y=log_y)
-    sign = table.direction(goal)
-    scored = []
-    for trial in trials:
-        points = trial.points if trial.raw is None else trial.raw
-        values = [sign * value for _, value in points if math.isfinite(value)]
-        if values:
-            scored.append((min(values), trial))
-    scored.sort(key=lambda pair: pair[0])
+    drawn = [trial for trial in trials if any(math.isfinite(value) for _, value in trial.points)]
+    order = table.ranked(drawn, [trial.result for trial in drawn], goal)
+    has_best = bool(order) and goal is not None and table.number(order[0].result) is not None
+    best = order[0] if has_best else None
     named = [
-        Series(_name(trial) + (" (best)" if place == 0 else ""), tuple(trial.points), "line",
-               "best" if place == 0 else "plain")
-        for place, (_, trial) in enumerate(scored[:MAX_NAMED])
+        Series(_name(trial) + (" (best)" if trial is best else ""), tuple(trial.points), "line",
+               "best" if trial is best else "plain")
+        for trial in order[:MAX_NAMED]
     ]  # fmt: skip
-    faint = [Series("", tuple(trial.points), "line", "faint") for _, trial in scored[MAX_NAMED:]]
+    faint = [Series("", tuple(trial.points), "line", "faint") for trial in order[MAX_NAMED:]]
     said = []
-    if scored:
-        score, trial = scored[0]
-        points = trial.points if trial.raw is None else trial.raw
-        step = next(x for x, y in points if sign * y == score)
-        said.append(f"best: {_name(trial)} with {short(float(sign * score))} at {short(step)}")
+    if best is not None:
+        said.append(f"best ({goal}): {_name(best)} with {short(best.result)} at the end")
     if faint:
         said.append(f"{len(faint)} more without a label")
-    if len(scored) < len(trials):
-        said.append(f"{len(trials) - len(scored)} without a finite value")
+    if len(drawn) < len(trials):
+        said.append(f"{len(trials) - len(drawn)} without a finite value")
     return _curve_figure(metric, axes, (*faint, *named), (), (*said, *notes))
 
 
 def band_plot(
-    bands: Sequence[Band], metric: str, axes: CurveAxes, notes: Sequence[str] = ()
-) -> Figure:
+    bands: Sequence[Band], metric: str, goal: str | None, axes: CurveAxes,
+    notes: Sequence[str] = (),
+) -> Figure:  # fmt: skip
     """Return a figure with the mean of each group, the best last and on top, and its band."""
     series, fills = [], []
     for place, band in enumerate(bands):
         label = f"{band.label} ({band.runs})" if place < MAX_NAMED else ""
-        role = "best" if place == 0 else "plain" if label else "faint"
+        role = "plain" if label else "faint"
+        if place == 0 and goal is not None:
+            role = "best"
         series.append(Series(label, tuple(band.mean.points()), "line", role))
         if label:
             low, high = tuple(band.low.points()), tuple(band.high.points())
             fills.append(Fill(place, low, high))
     said = ["mean (number of runs); the band is " + BAND] if bands else []
-    if bands:
+    if bands and goal is not None:
         mean = bands[0].final.mean
-        said.insert(0, f"best: {bands[0].label} with {short(mean)} at the end")
+        said.insert(0, f"best ({goal}): {bands[0].label} with {short(mean)} at the end")
     if len(bands) > MAX_NAMED:
         said.append(f"{len(bands) - MAX_NAMED} more without a label")
     return _curve_figure(metric, axes, tuple(series), tuple(fills), (*said, *notes))
@@ -172,7 +169,9 @@ def _name(trial: TrialCurve) -> str:
 # -- parameters -----------------------------------------------------------------------------------
 
 
-def parameter_plot(rows: Sequence[Row], parameter: str, metric: str, goal: str = "min") -> Figure:
+def parameter_plot(
+    rows: Sequence[Row], parameter: str, metric: str, goal: str | None = "min"
+) -> Figure:
     """Return a plot of the metric against one parameter: dots for numbers, box plots otherwise."""
     known = table.Columns(rows)
     parameter, metric = known.find(parameter), known.find(metric)
@@ -180,7 +179,7 @@ def parameter_plot(rows: Sequence[Row], parameter: str, metric: str, goal: str =
     return Figure(f"{metric} by {parameter}", (panel,), note)
 
 
-def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
+def overview(rows: Sequence[Row], metric: str, goal: str | None = "min") -> Figure:
     """Return a figure with a panel for each parameter that varies, the most important first."""
     known = table.Columns(rows)
     metric = known.find(metric)
@@ -196,7 +195,7 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
     best = table.best(rows, metric, goal)
     if best is not None:
         value = known.reader(metric)(best)
-        notes.append(f"best: trial {short(best.trial)} with {short(value)}")
+        notes.append(f"best ({goal}): trial {short(best.trial)} with {short(value)}")
     if scores:
         notes.append(explain(influences, metric.removeprefix("metric.")))
     if len(names) > MAX_PANELS:
@@ -205,7 +204,7 @@ def overview(rows: Sequence[Row], metric: str, goal: str = "min") -> Figure:
 
 
 def _parameter_panel(
-    rows: Sequence[Row], parameter: str, metric: str, goal: str
+    rows: Sequence[Row], parameter: str, metric: str, goal: str | None
 ) -> tuple[Panel, str]:
     known = table.Columns(rows)
     read = known.reader(parameter)
@@ -236,14 +235,14 @@ def _parameter_panel(
         # the same rows always give the same plot.
         places = [spot + (i * 0.618 % 1 - 0.5) * 0.5 for i, spot in enumerate(spots)]
     points = [(place, result) for place, (_, result, _) in zip(places, measured, strict=True)]
-    best = table.best([row for _, _, row in measured], metric, goal) if measured else None
+    best = table.best([row for _, _, row in measured], metric, goal)
     series = [
         Series("", tuple(p for p, (_, _, row) in zip(points, measured, strict=True)
                          if row is not best), "dots")
     ]  # fmt: skip
     for point, (_, _, row) in zip(points, measured, strict=True):
         if row is best:
-            label = f"best: trial {short(row.trial)} with {short(float(point[1]))}"
+            label = f"best ({goal}): trial {short(row.trial)} with {short(float(point[1]))}"
             series.append(Series(label, (point,), "dots", "best"))
     return Panel(x, y, tuple(series), boxes), "; ".join(notes)
 

@@ -48,7 +48,7 @@ class Report(Record):
     facts: tuple[tuple[str, str], ...]  # command, folder, method, metric
     failures: tuple[FailedAlike, ...]
     best: Table
-    best_of: str  # what the table of the best trials is sorted by, in words
+    best_of: str  # how the best trials are sorted, or why there are none; a sentence or empty
     groups: Table | None
     group_of: str
     figures: tuple[Figure, ...]

@@ -97,10 +97,10 @@ def _body(report: Report) -> list[str]:
         ]
         parts += ["<h2>Failures</h2>", f"<ul>\n{chr(10).join(lines)}\n</ul>"]
     parts.append("<h2>Best trials</h2>")
-    if report.best_of:
-        parts.append(f'<p class="dim">Sorted by {_text(report.best_of)}.</p>')
-    has_results = bool(report.best.lines)
-    parts.append(_table(report.best) if has_results else "<p>No trial has a result yet.</p>")
+    best_of = report.best_of or "No trial has a result yet."
+    parts.append(f'<p class="dim">{_text(best_of)}</p>')
+    if report.best.lines:
+        parts.append(_table(report.best))
     if report.groups is not None:
         parts += ["<h2>Groups</h2>", f'<p class="dim">Over {_text(report.group_of)}.</p>']
         parts.append(_table(report.groups))

@@ -41,8 +41,8 @@ def markdown(report: Report, images: Sequence[str] | None = None) -> str:
             for one in report.failures
         ]
         parts += ["## Failures", "\n".join(lines)]
-    parts += ["## Best trials", report.best_of and f"Sorted by {escape(report.best_of)}."]
-    parts.append(_table(report.best) if report.best.lines else "No trial has a result yet.")
+    parts += ["## Best trials", escape(report.best_of or "No trial has a result yet.")]
+    parts.append(_table(report.best) if report.best.lines else "")
     if report.groups is not None:
         parts += ["## Groups", f"Over {escape(report.group_of)}.", _table(report.groups)]
     if report.figures:

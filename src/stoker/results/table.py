@@ -282,22 +282,37 @@ def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[
     return found
 
 
-def best(
-    rows: Sequence[Row], name: str, goal: str = "min", known: Columns | None = None
-) -> Row | None:
-    """Return the row with the best finite number, the first of equals, or None."""
+def ranked(items: Sequence[T], values: Iterable[object], goal: str | None) -> list[T]:
+    """The items, the best value first; those without a finite number come last.
+
+    Equal ones keep their order; without a goal, all do. Every ranking of trials uses this rule,
+    with the last reported value of the metric.
+    """
+    if goal is None:
+        return list(items)
     sign = direction(goal)
-    if known is None:
-        if not rows:
-            return None
-        known = Columns(rows)
-    read = known.reader(name)
-    found: tuple[float, Row] | None = None
-    for row in rows:
-        value = read(row)
-        if is_number(value) and math.isfinite(value) and (found is None or sign * value < found[0]):
-            found = sign * value, row
-    return None if found is None else found[1]
+    scores = [number(value) for value in values]
+    keyed = sorted(
+        zip(scores, items, strict=True),
+        key=lambda pair: math.inf if pair[0] is None else sign * pair[0],
+    )
+    return [item for _, item in keyed]
+
+
+def best_first(
+    rows: Sequence[Row], name: str, goal: str | None, known: Columns | None = None
+) -> list[Row]:
+    """The rows, ranked by a column."""
+    if not rows:
+        return []
+    return ranked(rows, map((known or Columns(rows)).reader(name), rows), goal)
+
+
+def best(rows: Sequence[Row], name: str, goal: str | None) -> Row | None:
+    """Return the row with the best finite number, the first of equals; None without a goal."""
+    first = best_first(rows, name, goal)[:1]
+    has_value = goal is not None and first and numbers(first, name)[0] is not None
+    return first[0] if has_value else None
 
 
 def direction(goal: str) -> int:

@@ -88,7 +88,7 @@ def form_of_sweep(queue: Queue, name: str) -> dict[str, object]:
         "trials": given.total_trials,
         "seed": None if given.method == "grid" else given.seed,
         "metric": None if metric is None else metric.name,
-        "goal": "min" if metric is None else metric.goal,
+        "goal": "" if metric is None else metric.goal,
         "max_parallel": given.max_parallel,
         "name": free_name(queue.db, row.name),
         "options": options_of_spec(base),

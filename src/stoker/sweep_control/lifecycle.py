@@ -49,7 +49,7 @@ from stoker.sweeps.added_values import (
 )
 from stoker.sweeps.identity import identity, meaning
 from stoker.sweeps.search_space import Axis
-from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MAX_TRIALS, SweepSpec, stop_seconds
+from stoker.sweeps.spec import ADAPTIVE, KILL_AFTER, MAX_TRIALS, Metric, SweepSpec, stop_seconds
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import Point, point_from_json
 from stoker.testing.failpoints import failpoint
@@ -77,6 +77,7 @@ class Started(Record):
     counts: dict[str, int]  # number of all its trials by state
     started_daemon: bool
     listed: int | None = None  # number of requested points; None for adaptive search
+    metric: Metric | None = None  # with the goal that the sweep has recorded
 
 
 class SweepPreview(Record):
@@ -181,6 +182,7 @@ def start(
         counts=sweeps.counts(db, sweep),
         started_daemon=started_daemon,
         listed=None if is_adaptive else len(requested),
+        metric=given.metric,
     )
 
 
@@ -486,6 +488,11 @@ def _find_sweep(
         if given.seed is None:
             given = given._replace(seed=before.seed)
         given = given._replace(earlier=_earlier(before, given.template))
+        metric = given.metric
+        if metric and metric.is_guessed and before.metric and before.metric.name == metric.name:
+            given = given._replace(
+                metric=metric._replace(goal=before.metric.goal, is_guessed=False)
+            )
     key = f"{given.name or ''} {key_of(given, context)}"
     name = given.name or (known.name if known is not None else _fresh_name(db))
     return known, name, given.seeded(key)._replace(name=name)

@@ -44,7 +44,7 @@ from stoker.supervisor.parent_death import die_with_parent
 from stoker.supervisor.process_table import read_process
 from stoker.sweep_control.lifecycle import load
 from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied
-from stoker.sweeps.spec import ADAPTIVE, SweepSpec, stop_seconds
+from stoker.sweeps.spec import ADAPTIVE, SweepSpec, known_goal, stop_seconds
 from stoker.testing.failpoints import failpoint
 
 # How often the reports of running trials are read for early stopping.
@@ -225,7 +225,7 @@ class DrivenSweep:
             stat = collector.summary.get(metric.name) if collector is not None else None
             if stat is not None and isinstance(stat.last, (int, float)):
                 gain = metric.target - stat.last
-                if (gain if metric.goal == "min" else -gain) >= 0:
+                if (gain if known_goal(metric) == "min" else -gain) >= 0:
                     return True
         return False
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Sequence
 
@@ -101,7 +100,7 @@ def sweep_report(
             for one in (trial_failures(rows, Columns(rows)) if rows else [])
         ),
         best=_best_table(best, rows, metric),
-        best_of="" if metric is None else _goal_words(metric),
+        best_of="" if metric is None else _goal_words(metric, best),
         groups=None if metric is None or not by or not rows else _groups(rows, by, metric),
         group_of="" if metric is None else _group_words(rows, by, metric),
         figures=()
@@ -129,21 +128,15 @@ def _metric(request: ReportRequest, selection: Selection) -> Metric | None:
             )
         return metric
     found = [one for one in chosen_metrics(selection, ()) if one.name in names]
+    found.sort(key=lambda one: one.goal is None)
     return found[0] if found else None
 
 
 def _best_rows(rows: list[Row], metric: Metric | None, top: int) -> list[Row]:
-    if metric is None:
+    if metric is None or metric.goal is None:
         return []
-    key = f"metric.{metric.name}"
-    values = table.numbers(rows, key) if rows else []
-    sign = table.direction(metric.goal)
-    ranked = sorted(
-        (sign * value, place)
-        for place, value in enumerate(values)
-        if value is not None and math.isfinite(value)
-    )
-    return [rows[place] for _, place in ranked[:top]]
+    measured = [row for row in rows if table.number(row.metrics.get(metric.name)) is not None]
+    return table.best_first(measured, f"metric.{metric.name}", metric.goal)[:top]
 
 
 def _best_table(best: list[Row], rows: list[Row], metric: Metric | None) -> Table:
@@ -167,18 +160,23 @@ def _time(seconds: object) -> str | None:
     return format_duration(seconds) if isinstance(seconds, (int, float)) else None
 
 
-def _goal_words(metric: Metric) -> str:
-    return f"{metric.name}, the {'largest' if metric.goal == 'max' else 'smallest'} first"
+def _goal_words(metric: Metric, best: list[Row]) -> str:
+    name = metric.name
+    if metric.goal is None:
+        return (
+            f"Whether {name} should be small or large is not known: stoker report --metric"
+            f" {name}:min or {name}:max lists the best trials."
+        )
+    guess = " (guessed from its name)" if metric.is_guessed else ""
+    first = "largest" if metric.goal == "max" else "smallest"
+    return f"Sorted by the last {name}, the {first} first{guess}." if best else ""
 
 
 def _groups(rows: list[Row], by: Sequence[str], metric: Metric) -> Table:
     """The numbers of `stoker results --group`, the best mean first."""
     content = table.grouped(rows, by, f"metric.{metric.name}")
-    key = ("-" if metric.goal == "max" else "") + (
-        "group.mean" if "group.mean" in content.names else "mean"
-    )
-    ordered = table.sort_lines(content, key)
-    return Table(ordered.names, ordered.lines[:_MOST_GROUPS])
+    lines = table.ranked(content.lines, [line[-5] for line in content.lines], metric.goal)
+    return Table(content.names, lines[:_MOST_GROUPS])
 
 
 def _group_words(rows: list[Row], by: Sequence[str], metric: Metric) -> str:
@@ -193,7 +191,7 @@ def _figures(
 ) -> tuple[Figure, ...]:
     """The curves of the best trials, those of groups, and the metric by parameters."""
     request = ChartRequest(
-        metrics=(f"{metric.name}:{metric.goal}",),
+        metrics=(metric.name if metric.goal is None else f"{metric.name}:{metric.goal}",),
         smooth=smooth,
         group=tuple(by),
         points=_POINTS,
@@ -205,7 +203,7 @@ def _figures(
             line.run.row.trial,
             line.curve.points(),
             line.run.label,
-            None if line.raw is None else line.raw.points(),
+            line.run.row.metrics.get(metric.name),
         )
         for line in chart.lines
     ]
@@ -213,7 +211,7 @@ def _figures(
     if any(len(curve.points) > 1 for curve in curves):
         found.append(learning_curves(curves, metric.name, metric.goal))
     if found and chart.bands:
-        found.append(band_plot(chart.bands, metric.name, CurveAxes()))
+        found.append(band_plot(chart.bands, metric.name, metric.goal, CurveAxes()))
     rows = [run.row for run in selection.runs]
     plots = overview(rows, f"metric.{metric.name}", metric.goal) if rows else None
     if plots is not None and plots.panels:
@@ -234,7 +232,7 @@ def _facts(
         ("command", describe_template(spec.template)),
         ("folder", folder),
         ("method", method),
-        ("metric", "" if metric is None else f"{metric.name} ({metric.goal})"),
+        ("metric", "" if metric is None else metric.words),
         ("started", started),
     ]
     return tuple((name, value) for name, value in facts if value)
@@ -280,7 +278,7 @@ def _steps(
             if code is not None and code.is_dirty:
                 text = "How its code differed from the commit"
                 steps.append(Step(text, f"stoker show {row.id} --diff"))
-    order = "" if metric is None else f" --sort {quote(_sort_key(metric))}"
+    order = "" if metric is None or metric.goal is None else f" --sort {quote(_sort_key(metric))}"
     steps.append(Step("All trials", f"stoker results {shown}{order}"))
     return tuple(steps)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterable, Mapping
 
 from stoker.core.formats.suggestions import nearest
@@ -40,11 +41,34 @@ _RESOURCES_WORDS = (
 )
 RESOURCES = tuple(_RESOURCES_WORDS.split())
 
+# Words in names of metrics whose large, or small, values are better.
+_MAX_WORDS = (
+    "acc accuracy auc auroc auprc ap map f1 fscore precision recall sensitivity specificity score "
+    "reward rewards return returns bleu rouge meteor cider iou miou dice r2 psnr ssim ndcg mrr mcc "
+    "kappa likelihood elbo throughput correlation pearson spearman success winrate"
+)
+_MIN_WORDS = (
+    "loss losses err error errors rmse mae mse mape msle perplexity ppl wer cer eer fid kid lpips "
+    "nll ce bce kl ece brier bpc bpb bpd time latency duration seconds cost regret divergence "
+    "distance violations"
+)
+_GOAL_OF_WORD = dict.fromkeys(_MAX_WORDS.split(), "max") | dict.fromkeys(_MIN_WORDS.split(), "min")
+_NEGATIONS = frozenset(("neg", "negative", "inv", "inverse", "minus"))
+
 
 class Metric(Record):
     name: str
-    goal: str = "min"
+    goal: str | None = None  # min or max; None: not known, so that no trial is the best
     target: float | None = None  # once a trial reaches it, no more trials are started
+    is_guessed: bool = False  # the goal was guessed from the name; not stored
+
+    @property
+    def words(self) -> str:
+        """The metric with its goal, for messages: `val_acc (max, guessed from its name)`."""
+        if self.goal is None:
+            return self.name
+        guess = ", guessed from its name" if self.is_guessed else ""
+        return f"{self.name} ({self.goal}{guess})"
 
 
 class SweepSpec(Record):
@@ -88,7 +112,7 @@ class SweepSpec(Record):
             **fields,
             "template": self.template.to_json(),
             "space": self.space.to_json(),
-            "metric": None if self.metric is None else self.metric._asdict(),
+            "metric": None if self.metric is None else _stored_metric(self.metric),
             "earlier": [template.to_json() for template in self.earlier],
         }
 
@@ -140,6 +164,7 @@ def make_spec(
         )
     if metric is not None:
         with about("metric"):
+            known_goal(metric)
             check_target(metric)
     with about("early_stop"):
         stop = check_stop(early_stop)
@@ -164,22 +189,63 @@ def make_spec(
     )
 
 
-def read_metric(text: str, goal: str = "min") -> Metric:
-    """Parse `val_loss` or `acc:max`; the name itself may contain colons."""
+def read_metric(text: str, recorded: Iterable[Metric] = ()) -> Metric:
+    """Parse `val_loss` or `acc:max`; the name itself may contain colons.
+
+    Without a goal, it is that of the `recorded` metric with this name, else a guess.
+    """
+    known = {metric.name: metric.goal for metric in recorded}
     name, colon, last = text.rpartition(":")
-    if colon and name and (last in GOALS or "/" not in last):
+    if text not in known and colon and name and (last in GOALS or "/" not in last):
         return make_metric(name, last)
-    return make_metric(text, goal)
+    return make_metric(text, known.get(text))
 
 
-def make_metric(name: str, goal: str = "min", target: float | None = None) -> Metric:
+def make_metric(name: str, goal: str | None = None, target: float | None = None) -> Metric:
+    """A checked metric. Without a goal, it is guessed from the name, or stays None."""
     if not any(char.isalnum() or char == "_" for char in name):
         raise UsageError(
             f"`{name}` is not a valid metric name", "use a name such as --metric val_loss"
         )
-    metric = Metric(name, GOALS[_known("goal", goal, GOALS, meanings=other_names.GOALS)], target)
+    if goal is None:
+        guess = guessed_goal(name)
+        metric = Metric(name, guess, target, guess is not None)
+    else:
+        goal = GOALS[_known("goal", goal, GOALS, meanings=other_names.GOALS)]
+        metric = Metric(name, goal, target)
     check_target(metric)
     return metric
+
+
+def guessed_goal(name: str) -> str | None:
+    """Whether a metric with this name should be small or large; None if the name does not tell.
+
+    >>> [guessed_goal(name) for name in ("val/loss", "top1_acc", "mAP50", "acc_loss", "gamma")]
+    ['min', 'max', 'max', None, None]
+    """
+    words = re.findall("[a-z0-9]+", name.lower())
+    goals: set[str] = set()
+    for word in words:
+        suffix = re.search("(acc|accuracy|loss|error)$", word)  # `valacc`
+        known = (word, word.rstrip("0123456789"), suffix[0] if suffix else "")
+        goals.update(_GOAL_OF_WORD[one] for one in known if one in _GOAL_OF_WORD)
+    return goals.pop() if len(goals) == 1 and _NEGATIONS.isdisjoint(words) else None
+
+
+def known_goal(metric: Metric, hint: str = "") -> str:
+    """The goal of a metric; raises UsageError if it is not known."""
+    if metric.goal is not None:
+        return metric.goal
+    raise UsageError(
+        f"whether `{metric.name}` should be small or large cannot be guessed from its name",
+        hint or f"write --metric {metric.name}:min or --metric {metric.name}:max",
+    )
+
+
+def _stored_metric(metric: Metric) -> dict[str, object]:
+    fields = metric._asdict()
+    del fields["is_guessed"]
+    return fields
 
 
 def check_target(metric: Metric) -> None:

@@ -93,7 +93,7 @@ class Readings:
             return None
         name = names[number % len(names)]
         points = self._reports.curve(source_of_job(row), name, _POINTS)
-        figure = learning_curves([TrialCurve(id, _points(points), f"job {id}")], name)
+        figure = learning_curves([TrialCurve(id, _points(points), f"job {id}")], name, None)
         return _of_one_job(figure, f"{name} of job {id}", number % len(names) + 1, len(names))
 
     def sweep_figure(self, queue: Queue, name: str, number: int) -> Figure | None:
@@ -109,6 +109,7 @@ class Readings:
                 one["trial"],
                 _points(one["points"]),
                 ", ".join(f"{key}={value}" for key, value in one["params"].items()),
+                one["result"],
             )
             for one in found["curves"]
         ]

@@ -20,8 +20,8 @@ class ChartLine(BaseModel):
     state: str
     params: dict[str, Any]
     rank: float | None = Field(
-        description="by the best value reached: 0 for the best of the selected runs, 1 for the"
-        " worst; null without a finite value"
+        description="by the last value: 0 for the best of the selected runs, 1 for the worst;"
+        " null without a finite value, and without a goal"
     )
     points: Points = Field(description="[x, y]; y is null in a gap")
     raw: Points | None = Field(description="before smoothing; null without smoothing")
@@ -50,7 +50,8 @@ class Band(BaseModel):
 
 class Chart(BaseModel):
     metric: str
-    goal: str
+    goal: str | None = Field(description="min or max; null: not known, so that no run is the best")
+    guessed: bool = Field(description="whether the goal was guessed from the name of the metric")
     lines: list[ChartLine] = Field(description="the best first")
     left_off: int = Field(description="runs that reported the metric but have no line")
     note: str | None = Field(description="why the chart is empty or incomplete")

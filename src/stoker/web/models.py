@@ -449,7 +449,7 @@ class DaemonState(BaseModel):
 
 class MetricGoal(BaseModel):
     name: str
-    goal: str
+    goal: str | None = Field(description="min or max; null: not known, so that no trial is best")
 
 
 class Best(BaseModel):
@@ -551,7 +551,7 @@ class Curve(BaseModel):
     trial: int | None
     job: int | None
     params: dict[str, Any]
-    best: float | None
+    result: float | None = Field(description="the last value, by which trials are ranked")
     points: list[list[float | None]]
 
 

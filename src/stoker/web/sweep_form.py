@@ -19,7 +19,7 @@ from stoker.sweeps.edited_space import edited_space
 from stoker.sweeps.files import toml_file
 from stoker.sweeps.files.keys import metric as metric_table
 from stoker.sweeps.search_space import Axis, Space, make_space
-from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, make_spec
+from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_spec, read_metric
 from stoker.sweeps.template import template
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.value_text import axis_key, axis_text, value_text
@@ -145,8 +145,7 @@ def _metric(form: NewSweep) -> Metric | None:
     with about("metric"):
         if isinstance(given, dict):
             return metric_table(given)
-        name, _, goal = given.rpartition(":")
-        return make_metric(name, goal) if name else make_metric(given)
+        return read_metric(given)
 
 
 def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
@@ -160,6 +159,7 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
         "needs": request_words(base.request), **job_form.backend_fields(base),
         "environment": job_form.environment_words(base),
         "cwd": base.context.cwd,
+        "metric": None if spec.metric is None else spec.metric.words,
         "known": known.name if known is not None else None,
     }  # fmt: skip
     if spec.method in ADAPTIVE:  # trials depend on earlier results

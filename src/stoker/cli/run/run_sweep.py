@@ -21,7 +21,7 @@ from stoker.core.metrics.summary import Collector
 from stoker.core.model import JobSpec
 from stoker.core.outcome.retry import Verdict
 from stoker.errors import UsageError
-from stoker.results.table import Columns, columns, select_columns, sort
+from stoker.results.table import Columns, best_first, columns, select_columns
 from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import Submission, context_id
@@ -202,7 +202,8 @@ class SweepSource:
         rows = [one.row for one in sweep_reports(self._db, self._places, row)]
         metric = self._spec.metric
         if metric is not None and any(metric.name in one.metrics for one in rows):
-            rows = sort(rows, f"metric.{metric.name}", metric.goal == "max")
+            rows = best_first(rows, f"metric.{metric.name}", metric.goal)
+            notice(f"best by {metric.words}")
         if any(one.metrics for one in rows):
             print_table(select_columns(rows[:_SHOWN], columns(rows), Columns(rows)))
         if self._failed_before:

@@ -251,7 +251,7 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"            {key} = {printable(value.text)}")
     print(f"  trials    {sum(counts.values())}: {describe_counts(counts)}")
     if spec.metric is not None:
-        print(f"  metric    {spec.metric.name} ({spec.metric.goal})")
+        print(f"  metric    {spec.metric.words}")
     if row.stopped is not None:
         print(f"  stopped   {printable(row.stopped)}")
     if pause is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from stoker.errors import UsageError
 from stoker.sweeps import other_names
-from stoker.sweeps.spec import Metric, make_metric, read_metric, refuse_unknown
+from stoker.sweeps.spec import Metric, known_goal, make_metric, read_metric, refuse_unknown
 
 
 def table(value: object, place: str) -> dict[str, object]:
@@ -44,12 +44,16 @@ def number(value: object, place: str) -> float:
 def metric(value: object) -> Metric:
     """Read a metric: `"val_loss"`, or a table with name, goal and target."""
     if isinstance(value, str):
-        return read_metric(value)
+        found = read_metric(value)
+        known_goal(found, f'write "{found.name}:min" or "{found.name}:max"')
+        return found
     given = table(value, "metric")
     known = ("name", "goal", "target", "impute", "impute_while_running")
     refuse_unknown(given, known, "metric.", other_names.METRIC_KEYS)
     target = number(given["target"], "metric.target") if "target" in given else None
     if "name" not in given:
         raise UsageError("`metric` has no name", "write name = 'val_loss'")
-    goal = text(given.get("goal", "min"), "metric.goal")
-    return make_metric(text(given["name"], "metric.name"), goal, target)
+    goal = text(given["goal"], "metric.goal") if "goal" in given else None
+    found = make_metric(text(given["name"], "metric.name"), goal, target)
+    known_goal(found, 'add goal = "min" or goal = "max"')
+    return found

@@ -19,7 +19,7 @@ from stoker.sweeps.domains import Domain, choices, continuous
 from stoker.sweeps.domains import whole as whole_numbers
 from stoker.sweeps.files import keys
 from stoker.sweeps.search_space import Axis, axis, make_space
-from stoker.sweeps.spec import SweepSpec, make_spec, refuse_unknown
+from stoker.sweeps.spec import Metric, SweepSpec, guessed_goal, make_spec, refuse_unknown
 from stoker.sweeps.template import template
 from stoker.sweeps.template.template import Template
 from stoker.sweeps.values import MAX_DEPTH, from_data
@@ -89,11 +89,23 @@ def from_table(
         method=_METHODS[method],
         trials=keys.whole(given["run_cap"], "run_cap") if "run_cap" in given else None,
         name=None if name is None else _name(str(name)),
-        metric=keys.metric(given["metric"]) if given.get("metric") else None,
+        metric=_metric(given["metric"]) if given.get("metric") else None,
         early_stop=_stop(given["early_terminate"]) if given.get("early_terminate") else None,
         resources=keys.table(given["resources"], "resources") if "resources" in given else None,
         lenient=True,
     )
+
+
+def _metric(value: object) -> Metric:
+    """W&B minimizes a metric without a goal; a name that suggests otherwise is refused."""
+    if isinstance(value, Mapping) and "goal" not in value:
+        if guessed_goal(str(value.get("name"))) == "max":
+            raise UsageError(
+                f"`metric.goal` is missing, and W&B would minimize `{value['name']}`",
+                "add goal: maximize or goal: minimize",
+            )
+        value = {**value, "goal": "minimize"}
+    return keys.metric(value)
 
 
 def _name(title: str) -> str | None:
