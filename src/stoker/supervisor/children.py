@@ -26,7 +26,7 @@ from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
-from stoker.supervisor.process_table import Process, name_of, read_process
+from stoker.supervisor.process_table import Process, name_of, read_process, ticks_since_boot
 from stoker.supervisor.running_attempt import RunningAttempt
 from stoker.supervisor.spawn import (
     Environment,
@@ -60,7 +60,8 @@ class Children:
     `record_exit` is called when a first process has exited and other processes of its attempt may
     be left. `record_begin` is called before the first process of a warm start executes anything; if
     it returns a reason, the start is refused. `outer_tags`: tags of the attempts that this process
-    itself belongs to.
+    itself belongs to. `has_only_jobs`: every child of this process that is not known here is an
+    orphan of an attempt.
     """
 
     def __init__(
@@ -72,8 +73,11 @@ class Children:
         outer_tags: bytes = b"",
         cgroups: JobCgroups | None = None,
         record_begin: Callable[[Order], str | None] | None = None,
+        has_only_jobs: bool = False,
     ) -> None:
         self._tag_base = tag_base
+        self._has_only_jobs = has_only_jobs
+        self._kept_until = 0  # strays that started earlier may belong to a job with keep_children
         self._record_begin = record_begin
         self._servers: ForkServers | None = None
         self._record_exit = record_exit
@@ -81,7 +85,7 @@ class Children:
         self._cgroups = JobCgroups([], base=tag_base) if cgroups is None else cgroups
         self._log_pool = log_pool
         self._log_limit = log_limit
-        self._spawner = Spawner()
+        self._spawner = Spawner(self._cgroups)
         self._by_pid: dict[int, RunningAttempt] = {}
         self._by_attempt: dict[int, RunningAttempt] = {}
         self._ending: list[RunningAttempt] = []  # first process exited, leftovers possible
@@ -217,15 +221,13 @@ class Children:
         """
         try:
             return self._spawn(order, context, env, lease, note)
-        except HostError as error:
+        except (HostError, StartFailed, OSError) as error:
             _close(lease)
-            return Refused(order.attempt, str(error))
-        except StartFailed as failure:
-            _close(lease)
-            return _not_started(order, failure)
-        except OSError as error:
-            _close(lease)
-            return Refused(order.attempt, error.strerror or str(error))
+            self._cgroups.remove(order.attempt)
+            if isinstance(error, StartFailed):
+                return _not_started(order, error)
+            text = error.strerror if isinstance(error, OSError) else None
+            return Refused(order.attempt, text or str(error))
 
     # -- warm starts ---------------------------------------------------------------------------
 
@@ -258,6 +260,7 @@ class Children:
         request = warm_request(order, context, env, attempt.tag)
         if isinstance(request, str):
             return request
+        request = request._replace(cgroup=self._cgroups.prepare(order.attempt))
         if self._spawner.output_may_hang(order):
             return "its output is on a network file system"
         if order.code_check:  # before the start, in a process that may hang
@@ -362,6 +365,7 @@ class Children:
     def _drop(self, attempt: RunningAttempt, *, keeps_lease: bool = False) -> None:
         """Forget an attempt of which nothing was executed."""
         del self._by_attempt[attempt.order.attempt]
+        self._cgroups.remove(attempt.order.attempt)
         if not keeps_lease:
             _close(attempt.lease)
 
@@ -482,8 +486,33 @@ class Children:
         for pid, attempt in self._by_pid.items():
             leaders[pid] = Leader(attempt.order.attempt)
         return job_processes.processes_by_attempt(
-            self._tag_base, leaders, os.getpid(), cgroups=self._cgroups.attempts_by_pid()
+            self._tag_base,
+            leaders,
+            os.getpid(),
+            cgroups=self._cgroups.attempts_by_pid(),
+            owner_of_stray=self._owner_of_stray,
         )
+
+    def _owner_of_stray(self, process: Process) -> int | None:
+        """The attempt of an orphan that has lost its tag, session, ancestors and environment.
+
+        It writes to the attempt's log, or no other attempt can have started it.
+        """
+        if process.pid in self._helper_pids:
+            return None
+        attempts = [one for one in self._by_attempt.values() if one.began <= process.started]
+        for attempt in attempts:
+            path = attempt.order.stdout
+            if path is not None and attempt.order.own_log and _writes_to(process.pid, path):
+                return attempt.order.attempt
+        if not self._has_only_jobs or process.started <= self._kept_until:
+            return None
+        if any(attempt.order.keep_children for attempt in attempts):
+            return None
+        running = [attempt for attempt in attempts if attempt.outcome is None]
+        if len(running) > 1 or (running and len(attempts) > 1):
+            return None  # it is killed with the last of them
+        return attempts[-1].order.attempt if attempts else None
 
     def _processes(self, attempts: Iterable[RunningAttempt]) -> list[Process]:
         """The processes of these attempts, from one pass over the process table."""
@@ -494,7 +523,7 @@ class Children:
         """Kill attempts whose grace period is over; survivors are retried with a backoff."""
         retries = {attempt.order.attempt: attempt.kills for attempt in attempts}
         pauses, stuck = kill_processes.kill_attempts(
-            self._tag_base, retries, self._processes_by_attempt
+            self._tag_base, retries, self._processes_by_attempt, self._cgroups
         )
         for attempt in attempts:
             attempt.kill_at = now + pauses[attempt.order.attempt]
@@ -620,6 +649,12 @@ class Children:
         if self._has_unknown_children():
             self._record_exits()
             alive = self._processes_by_attempt()
+            ending = {attempt.order.attempt for attempt in self._ending} - set(alive)
+            hidden = [attempt for attempt in ending if self._cgroups.is_populated(attempt)]
+            if hidden:  # perhaps one process that is replaced by another all the time
+                self._cgroups.freeze(hidden)
+                alive = self._processes_by_attempt()
+                self._cgroups.freeze(hidden, is_over=True)
         left = []
         for attempt in self._ending:
             processes = alive.get(attempt.order.attempt)
@@ -641,6 +676,8 @@ class Children:
                 del self._by_attempt[attempt.order.attempt]
                 attempt.outcome = self._cgroups.with_cause(attempt.outcome)
                 self._cgroups.remove(attempt.order.attempt)
+                if attempt.order.keep_children:
+                    self._kept_until = ticks_since_boot()
                 _close(attempt.lease)
                 if attempt.outcome.leftovers:
                     self._log_leftovers(attempt, attempt.outcome.leftovers)
@@ -762,6 +799,17 @@ def _names(processes: list[Process]) -> str:
     names = [f"{name} (PID {pid})" for name, pid in known if name]
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def _writes_to(pid: int, path: str) -> bool:
+    """Whether stdout or stderr of a process is a file."""
+    for number in (1, 2):
+        try:
+            if os.path.samefile(f"/proc/{pid}/fd/{number}", path):
+                return True
+        except OSError:
+            continue  # closed, or not permitted
+    return False
 
 
 def _close(lease: list[int]) -> None:

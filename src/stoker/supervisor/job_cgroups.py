@@ -4,24 +4,29 @@ The kernel keeps a process in its cgroup whatever it does to its session, parent
 environment. A user may create cgroups (version 2) where the host delegates a subtree, as systemd
 does below `user@UID.service`; root may anywhere. Elsewhere cgroups are not used.
 
-An attempt that runs for a second gets its own cgroup: moving a process takes up to 20 ms, during
-which the runner cannot start another job. A process in the cgroup belongs to the attempt only if it
-has no tag: a daemon that a job started stays in the job's cgroup, but is not part of the job.
+Attempts begin in their cgroup: the runner enters it, starts the first process and returns to its
+own. Moving a process takes up to 20 ms, but since Linux 5.5 a thread that moves itself between
+*threaded* cgroups takes some microseconds; therefore all of them are of that type. Their processes
+are listed in `cgroup.threads`, because `cgroup.procs` cannot be read there. A process in the cgroup
+belongs to the attempt only if it has no tag: a daemon that a job started stays in the job's cgroup,
+but is not part of the job.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import suppress
 
 from stoker.core.model import Outcome
 from stoker.core.record import Record
-from stoker.supervisor.job_processes import descendants
 
 _LIST_NAME = "cgroups"  # in the state folder: one line per parent cgroup that a runner has used
 _PREFIX = "stoker-"
 _LIMITS = ".limits"  # in the names of cgroups for attempts with limits
-_DELAY_SECONDS = 1.0
+_JOBS = ".jobs"  # in the names of cgroups for all attempts
+_HOME = "runner"  # the cgroup of the runner below that
+_LINUX = (5, 5)
 
 
 class Limits(Record):
@@ -33,7 +38,7 @@ class Limits(Record):
 
 
 class JobCgroups:
-    """The cgroups of attempts of one queue: `stoker-BASE/ATTEMPT` below a runner's own cgroup."""
+    """The cgroups of attempts of one queue: `stoker-BASE.jobs/ATTEMPT` below a runner's own."""
 
     def __init__(self, places: list[str], folder: str | None = None, base: int = 0) -> None:
         self._places = places  # oldest first; new attempts use the last
@@ -41,26 +46,33 @@ class JobCgroups:
         self._name = f"{_PREFIX}{base:x}{_LIMITS}"
         self._limit_place: str | None = None  # for attempts with limits; "": not possible
         self._limited: dict[int, str] = {}  # cgroups of attempts with limits
-        self._waiting: dict[int, tuple[float, int]] = {}  # attempt: due time and PID, oldest first
+        self._home: int | None = None  # `cgroup.threads` of the runner's cgroup; None: not used
 
     @classmethod
     def create(cls, folder: str, base: int) -> JobCgroups:
         """For a runner: create a cgroup below our own, if permitted, and record its path."""
         known = _read_places(folder)
-        own = own_cgroup()
-        if own is None:
-            return cls([], folder, base)
+        own = limit_parent()
         cls(known).close()  # remove empty cgroups of a runner that was killed
-        place = os.path.join(own, f"{_PREFIX}{base:x}")
+        if own is None or _linux_version() < _LINUX:
+            return cls([], folder, base)
+        place = os.path.join(own, f"{_PREFIX}{base:x}{_JOBS}")
+        places = [*(path for path in known if path != place), place]
+        made = cls(places, folder, base)
         try:
             os.makedirs(place, exist_ok=True)
-            if not os.access(os.path.join(own, "cgroup.procs"), os.W_OK):
-                return cls([], folder, base)
-            places = [*(path for path in known if path != place), place]
+            if _read(place, "cgroup.type") == b"domain invalid":  # in the cgroup of another job
+                _make_threaded(place)
+            home = _make_threaded(os.path.join(place, _HOME))
+            _write(os.path.join(home, "cgroup.procs"), b"0")
             _write_places(folder, places)
+            made._home = os.open(os.path.join(home, "cgroup.threads"), os.O_WRONLY | os.O_CLOEXEC)
         except OSError:
+            with suppress(OSError):
+                _write(os.path.join(own, "cgroup.procs"), b"0")
+            made.close()
             return cls([], folder, base)
-        return cls(places, folder, base)
+        return made
 
     @classmethod
     def load(cls, folder: str) -> JobCgroups:
@@ -100,35 +112,41 @@ class JobCgroups:
         paths = [os.path.join(place, str(attempt)) for place in places]
         return next((path for path in paths if os.path.isdir(path)), None)
 
-    def add_later(self, attempt: int, pid: int, now: float) -> None:
-        """Let `add_due` add an attempt, unless it ends before that or has a cgroup already."""
-        if self._places and attempt not in self._limited:
-            self._waiting[attempt] = (now + _DELAY_SECONDS, pid)
-
-    @property
-    def due_at(self) -> float | None:
-        """When to call `add_due` (monotonic)."""
-        return next((due for due, _ in self._waiting.values()), None)
-
-    def add_due(self, now: float) -> None:
-        """Move the processes of attempts that have run for a second into cgroups."""
-        while self._waiting:
-            attempt, (due, pid) = next(iter(self._waiting.items()))
-            if due > now:
-                return
-            del self._waiting[attempt]
-            self._add(attempt, pid)
-
-    def _add(self, attempt: int, pid: int) -> None:
-        """Move the first process of an attempt and its descendants into a new cgroup."""
-        path = os.path.join(self._places[-1], str(attempt))
+    def prepare(self, attempt: int) -> str | None:
+        """Create the cgroup of an attempt; returns the file by which a thread enters it."""
+        if self._home is None:
+            return None
         try:
-            os.mkdir(path)
-            with open(os.path.join(path, "cgroup.procs"), "wb", buffering=0) as file:
-                for member in (pid, *descendants(pid)):
-                    file.write(b"%d" % member)
+            path = _make_threaded(os.path.join(self._places[-1], str(attempt)))
         except OSError:
-            pass  # the process has exited, or a cgroup limit is reached; other handles remain
+            return None  # a cgroup limit is reached; other evidence remains
+        return os.path.join(path, "cgroup.threads")
+
+    def enter(self, attempt: int) -> None:
+        """Let the processes that we start be in the cgroup of an attempt, until `leave`."""
+        path = self.prepare(attempt)
+        if path is not None:
+            with suppress(OSError):
+                _write(path, b"0")
+
+    def leave(self) -> None:
+        """Return to our own cgroup."""
+        if self._home is not None:
+            with suppress(OSError):
+                os.write(self._home, b"0")
+
+    def freeze(self, attempts: Iterable[int], *, is_over: bool = False) -> None:
+        """Keep the processes of attempts from running, and thus from starting others."""
+        for place in self._all():
+            for attempt in attempts:
+                with suppress(OSError):
+                    path = os.path.join(place, str(attempt), "cgroup.freeze")
+                    _write(path, b"0" if is_over else b"1")
+
+    def is_populated(self, attempt: int) -> bool:
+        """Whether a process is in the cgroups of an attempt, part of the attempt or not."""
+        paths = [os.path.join(place, str(attempt)) for place in self._all()]
+        return any(b"populated 1" in _read(path, "cgroup.events") for path in paths)
 
     def attempts_by_pid(self) -> dict[int, int]:
         """The attempt of each process in our cgroups, and in cgroups that jobs created inside."""
@@ -142,8 +160,6 @@ class JobCgroups:
 
     def remove(self, attempt: int) -> None:
         """Remove the cgroup of an attempt that has ended, unless a process is in it."""
-        if self._waiting.pop(attempt, None) is not None:
-            return  # it has none yet
         self._limited.pop(attempt, None)
         for place in self._all():
             try:
@@ -155,7 +171,12 @@ class JobCgroups:
         return [*self._places, *([self._limit_place] if self._limit_place else [])]
 
     def close(self) -> None:
-        """Remove empty cgroups."""
+        """Remove empty cgroups; a runner leaves its own."""
+        if self._home is not None:
+            os.close(self._home)
+            self._home = None
+            with suppress(OSError):
+                _write(os.path.join(self._places[-1], "..", "cgroup.procs"), b"0")
         for place in self._all():
             for name in (*_folders(place), ""):
                 try:
@@ -165,15 +186,43 @@ class JobCgroups:
 
 
 def _processes(path: str) -> list[int]:
-    try:
-        with open(os.path.join(path, "cgroup.procs"), "rb") as file:
-            found = [int(line) for line in file]
-    except OSError:
-        return []
+    """The processes in a cgroup; of a threaded one, also their threads."""
+    data = _read(path, "cgroup.procs") or _read(path, "cgroup.threads")
+    found = [int(line) for line in data.split()]
     for name in _folders(path):
         if not name.startswith(_PREFIX):  # the cgroups of a runner that a job started
             found += _processes(os.path.join(path, name))
     return found
+
+
+def _make_threaded(path: str) -> str:
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        pass  # of a runner that was killed
+    _write(os.path.join(path, "cgroup.type"), b"threaded")
+    return path
+
+
+def _read(path: str, name: str) -> bytes:
+    """The content of a file of a cgroup; empty if it cannot be read."""
+    try:
+        with open(os.path.join(path, name), "rb") as file:
+            return file.read().strip()
+    except OSError:
+        return b""
+
+
+def _write(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(descriptor, data)
+    finally:
+        os.close(descriptor)
+
+
+def _linux_version() -> tuple[int, ...]:
+    return tuple(int(word) for word in os.uname().release.split("-")[0].split(".")[:2])
 
 
 def _folders(path: str) -> list[str]:
@@ -202,9 +251,12 @@ def _write_places(folder: str, places: list[str]) -> None:
 def limit_parent(pid: int | None = None) -> str | None:
     """The cgroup of a process (by default this one) below which attempts are limited.
 
-    A parent of jobs that has moved into a leaf of its first cgroup (limit_cgroups.py) uses that.
+    A parent of jobs that has moved into a leaf of its first cgroup (`JobCgroups.create`,
+    limit_cgroups.py) uses that.
     """
     own = own_cgroup(pid)
+    if own is not None and own.endswith(f"{_JOBS}/{_HOME}"):
+        own = os.path.dirname(os.path.dirname(own))
     if own is not None and _LIMITS in os.path.basename(own):
         return os.path.dirname(own)
     return own

@@ -8,7 +8,8 @@ its nearest ancestor for which one of these rules decides,
     is in the session that the first process leads, or
     is in the attempt's cgroup, where available (job_cgroups.py), or
     is orphaned and was started with the attempt's tag in its environment; so is the first process
-    of a container, whose parent belongs to the container engine.
+    of a container, whose parent belongs to the container engine; or
+    is orphaned and is the attempt's according to the parent of jobs (`owner_of_stray`).
 
 Daemons and runners detach themselves and belong to no attempt. A job inside a job (`stoker run` in
 a submitted script) belongs to both: to the inner one by its tag, to the outer one by its ancestors.
@@ -17,7 +18,7 @@ a submitted script) belongs to both: to the inner one by its tag, to the outer o
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from stoker.core.record import Record
 from stoker.supervisor.process_table import (
@@ -54,15 +55,17 @@ def processes_by_attempt(
     root: int | None = None,
     table: dict[int, Process] | None = None,
     cgroups: Mapping[int, int] = {},
+    owner_of_stray: Callable[[Process], int | None] = lambda _: None,
 ) -> dict[int, list[Process]]:
     """The running processes of each attempt of a queue, from one pass over the process table.
 
     `root`: the subreaper that is the ancestor of all of them; other processes are not considered.
-    None if it may be dead. `cgroups`: attempts by PID.
+    None if it may be dead. `cgroups`: attempts by PID. `owner_of_stray`: the attempt of an orphan
+    without a tag and other evidence.
     """
     if table is None:
         table = read_processes()
-    search = _Search(base, leaders, root, table, cgroups)
+    search = _Search(base, leaders, root, table, cgroups, owner_of_stray)
     found: dict[int, list[Process]] = {}
     for process in search.table.values():
         if process.pid == search.me or not is_running(process):
@@ -104,8 +107,10 @@ class _Search:
         root: int | None,
         table: dict[int, Process],
         cgroups: Mapping[int, int],
+        owner_of_stray: Callable[[Process], int | None] = lambda _: None,
     ) -> None:
         self.table = table
+        self._owner_of_stray = owner_of_stray
         self._cgroups = cgroups
         self.me = os.getpid()
         self._base = base
@@ -152,7 +157,10 @@ class _Search:
         if leader is not None and self._is_session_of(leader, process):
             return True, leader.attempt
         if self._is_orphaned(process):
-            return True, self._attempt_in_environment(process)
+            attempt = self._attempt_in_environment(process)
+            if attempt is None and tag is None:
+                attempt = self._owner_of_stray(process)
+            return True, attempt
         return False, None
 
     def _is_session_of(self, leader: Leader, process: Process) -> bool:

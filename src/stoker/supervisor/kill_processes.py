@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 
+from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import all_processes, children, processes_by_attempt
 from stoker.supervisor.messages import Stuck
 from stoker.supervisor.process_table import Process, name_of, read_process
@@ -115,9 +116,12 @@ class KillRetries:
 
 
 def kill_attempts(
-    base: int, retries: Mapping[int, KillRetries], find: Callable[[], dict[int, list[Process]]]
+    base: int,
+    retries: Mapping[int, KillRetries],
+    find: Callable[[], dict[int, list[Process]]],
+    cgroups: JobCgroups,
 ) -> tuple[dict[int, float], list[Stuck]]:
-    """Kill the attempts whose retries are given.
+    """Kill the attempts whose retries are given. In a cgroup, they cannot start processes then.
 
     Returns the seconds until each is due again, and those that turned out to be unkillable now.
     """
@@ -127,7 +131,11 @@ def kill_attempts(
         return [process for attempt in retries for process in found.get(attempt, ())]
 
     timeout = 0.0 if all(one.failures for one in retries.values()) else _TIMEOUT_SECONDS
-    left = find() if kill(base, retries, find_these, timeout) else {}
+    cgroups.freeze(retries)
+    try:
+        left = find() if kill(base, retries, find_these, timeout) else {}
+    finally:
+        cgroups.freeze(retries, is_over=True)
     pauses, stuck = {}, []
     for attempt, one in retries.items():
         processes = left.get(attempt, [])

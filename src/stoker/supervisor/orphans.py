@@ -270,6 +270,7 @@ class Orphans:
             self._tag_base,
             {attempt: self._by_attempt[attempt].kills for attempt in attempts},
             lambda: self._processes(self._by_attempt.values()),
+            JobCgroups.load(self._folder),
         )
         for attempt, pause in pauses.items():
             self._by_attempt[attempt].kill_at = now + pause

@@ -56,6 +56,11 @@ def start_time(pid: int) -> float | None:
     return time.time() - age
 
 
+def ticks_since_boot() -> int:
+    """The start time of a process that starts now."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
 def read_processes() -> dict[int, Process]:
     """All processes by PID, in one pass."""
     found = {}

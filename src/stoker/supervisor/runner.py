@@ -69,6 +69,7 @@ class Runner:
             record_exit=self._journal.exited,
             cgroups=self._cgroups,
             record_begin=self._record_begin,
+            has_only_jobs=True,
         )
         self._has_servers = False  # whether epoll watches the fork servers
         self._contexts: dict[int, tuple[Context, Environment]] = {}
@@ -107,7 +108,6 @@ class Runner:
         self._record(ended)
         now = time.monotonic()
         self._report_starts(self._starts.due(now))
-        self._cgroups.add_due(now)
         self._report_stuck()
         self._read_messages()
         if self._restarts.is_due(time.monotonic()):
@@ -118,7 +118,7 @@ class Runner:
     def _wait(self) -> None:
         due = (
             self._children.next_deadline(), self._starts.due_at, self._restarts.due_at,
-            self._record_at, self._cgroups.due_at,
+            self._record_at,
         )  # fmt: skip
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1.0
@@ -274,7 +274,6 @@ class Runner:
             self._children.confirm_start(started.attempt)
             failpoint("runner.after_go")
             self._starts.add(started)
-            self._cgroups.add_later(started.attempt, started.pid, started.mono)
         else:
             self._record([event])
 

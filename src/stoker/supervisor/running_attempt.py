@@ -8,6 +8,7 @@ from stoker.core.model import Context, Outcome
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.log_pool import PooledLog
 from stoker.supervisor.messages import AttemptStarted, Order
+from stoker.supervisor.process_table import ticks_since_boot
 from stoker.supervisor.spawn import Environment, HostError, StartFailed, StartReport
 
 TYPE_CHECKING = False
@@ -22,7 +23,7 @@ class RunningAttempt:
     """A running attempt, or one whose first process has exited and left others behind."""
 
     __slots__ = (
-        "code_note", "cold_start", "container", "control", "deadline", "failure", "grace",
+        "began", "code_note", "cold_start", "container", "control", "deadline", "failure", "grace",
         "is_confirmed", "is_recorded", "kill_at", "kills", "lease", "leftover_at", "log", "mono",
         "note", "order", "outcome", "pid", "poll_at", "reason", "report", "resume_at", "shell",
         "tag", "warm_request", "warn_at",
@@ -34,6 +35,7 @@ class RunningAttempt:
         self.tag = tag
         self.pid = 0
         self.mono = 0.0
+        self.began = ticks_since_boot()  # not after the start of any of its processes
         self.grace = order.grace
         self.reason: str | None = None
         self.deadline: float | None = None

@@ -20,6 +20,7 @@ from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
 from stoker.core.model import Context
 from stoker.supervisor import process_tags
 from stoker.supervisor.cpu_binding import CpuBinding
+from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.messages import INHERIT, Order
 from stoker.supervisor.mounts import Mounts
 from stoker.supervisor.regular_files import open_for_output
@@ -69,7 +70,8 @@ class StartFailed(Exception):
 class Spawner:
     """Starts the first processes of attempts."""
 
-    def __init__(self) -> None:
+    def __init__(self, cgroups: JobCgroups) -> None:
+        self._cgroups = cgroups
         self._null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         self._own_limits = process_tags.own_limits()
         self._mounts = Mounts()
@@ -92,7 +94,7 @@ class Spawner:
         opened: list[int] = []
         mask = os.umask(context.umask)
         try:
-            start = self._tagged(tag, order.cpus)
+            start = self._marked(order, tag)
             return self._start(order, context, env, tag, inherited, log, opened, start)
         except OSError as error:
             start_error = as_start_error(error)
@@ -107,13 +109,13 @@ class Spawner:
             for descriptor in opened:
                 os.close(descriptor)
 
-    def _tagged(self, tag: int, cpus: str) -> SpawnFunction:
-        """A function that starts processes with this tag on these CPUs."""
+    def _marked(self, order: Order, tag: int) -> SpawnFunction:
+        """A function that starts processes of an attempt."""
 
         def start(
             path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
         ) -> int:
-            self._mark(tag, cpus)
+            self._mark(order, tag)
             try:
                 return _posix_spawn(path, argv, env, files)
             finally:
@@ -121,13 +123,15 @@ class Spawner:
 
         return start
 
-    def _mark(self, tag: int, cpus: str) -> None:
-        """Let children inherit a tag and CPUs until `_unmark`."""
+    def _mark(self, order: Order, tag: int) -> None:
+        """Let children inherit a tag, a cgroup and CPUs until `_unmark`."""
         process_tags.set_tag(tag)
-        self._binding.bind(cpus)
+        self._cgroups.enter(order.attempt)
+        self._binding.bind(order.cpus)
 
     def _unmark(self) -> None:
         self._binding.restore()
+        self._cgroups.leave()
         process_tags.restore(self._own_limits)
 
     def may_hang(self, order: Order, context: Context, env: Environment) -> bool:
@@ -209,7 +213,7 @@ class Spawner:
         The pipe is closed when the program is executed, and contains the error if that failed (see
         `StartReport`).
         """
-        self._mark(tag, order.cpus)
+        self._mark(order, tag)
         try:
             return _fork(
                 lambda report: self._run_child(order, context, env, tag, inherited, log, report)

@@ -52,6 +52,7 @@ class WarmRequest(Record):
     modules: tuple[str, ...]
     is_named: bool  # the user named the modules; otherwise they were learned
     time_limit: float | None
+    cgroup: str | None = None  # the file by which its process enters its cgroup
 
     @property
     def program(self) -> tuple[str, ...]:
@@ -196,6 +197,7 @@ class ForkServers:
                 "cwd": _in_json(to_system(request.cwd)),
                 "umask": request.umask,
                 "tag": request.tag,
+                "cgroup": request.cgroup,
                 "kind": command.kind,
                 "program": _in_json(to_system(command.program)),
                 "arguments": [_in_json(to_system(word)) for word in command.arguments],

@@ -40,6 +40,7 @@ class Job:
         self.cwd = system_bytes(fields["cwd"])
         self.umask = fields["umask"]
         self.tag = fields["tag"]
+        self.cgroup = fields["cgroup"]
         self.kind = fields["kind"]  # script, module or code
         self.program = os.fsdecode(system_bytes(fields["program"]))
         self.arguments = [os.fsdecode(system_bytes(word)) for word in fields["arguments"]]
@@ -123,6 +124,7 @@ def _await_go(job: Job, at_start: frozenset[str]) -> tuple[socket.socket, str | 
             resource.setrlimit(_RLIMIT_LOCKS, (job.tag, hard))
         except (ValueError, OSError):
             pass  # as in process_tags.set_tag
+        _enter_cgroup(job.cgroup)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         os.umask(job.umask)
         os.chdir(job.cwd)
@@ -141,6 +143,16 @@ def _await_go(job: Job, at_start: frozenset[str]) -> tuple[socket.socket, str | 
     except OSError:
         pass  # a cold start reports it
     _abandon()
+
+
+def _enter_cgroup(path: str | None) -> None:
+    """Enter the cgroup of the job, if it has one (job_cgroups.py)."""
+    if path is not None:
+        try:
+            with open(path, "wb", buffering=0) as file:
+                file.write(b"0")
+        except OSError:
+            pass  # other evidence remains
 
 
 def _abandon() -> NoReturn:
