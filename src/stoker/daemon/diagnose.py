@@ -1,4 +1,4 @@
-"""The cause of a failed attempt, from the end of its log and from kernel counters."""
+"""The cause of a failed attempt, from the end of its log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from stoker.core.formats.sizes import format_size
 from stoker.core.model import Outcome
 from stoker.core.outcome.log_tail import last_error, last_exception
 from stoker.core.outcome.retry import REQUEUE_CODE
-from stoker.core.outcome.wait_status import exit_code_of, signal_of
+from stoker.core.outcome.wait_status import exit_code_of
 from stoker.daemon.gpus.gpu_usage import GpuUse
 from stoker.daemon.log_tails import LogTails
 from stoker.store.attempts import JobToJudge
 from stoker.supervisor.logs import requeue_path, stop_path
-
-_SIGKILL = 9
 
 
 class Diagnosis:
@@ -25,7 +23,6 @@ class Diagnosis:
     ) -> None:
         self._log_for = log_for
         self._folder_for = folder_for
-        self._oom_kills = _count_oom_kills()
         self._tails = LogTails()
 
     def add_cause(
@@ -39,10 +36,8 @@ class Diagnosis:
             return outcome._replace(reason="stopped_early")
         if not outcome.status or outcome.reason is not None or job.stop_requested:
             return outcome
-        code, signal = exit_code_of(outcome.status), signal_of(outcome.status)
+        code = exit_code_of(outcome.status)
         in_container = is_in_container(job.activation)
-        is_killed = signal == _SIGKILL or (in_container and code == 128 + _SIGKILL)
-        killed = is_killed and self._was_oom_killed()
         if code == REQUEUE_CODE and self._requested_requeue(job.job):
             return outcome._replace(reason="requeue")
         from stoker.core.outcome.failure_causes import (
@@ -53,9 +48,7 @@ class Diagnosis:
         found = diagnose(
             tail,
             code,
-            signal,
             gpu_was_full=use.was_full,
-            host_killed=killed,
             in_container=in_container,
         )
         if found is None:
@@ -88,10 +81,6 @@ class Diagnosis:
                 tail += self._tails.read(path)
         return tail
 
-    def _was_oom_killed(self) -> bool:
-        before, self._oom_kills = self._oom_kills, _count_oom_kills()
-        return self._oom_kills > before
-
 
 def with_needed_memory(outcome: Outcome, tail: bytes, largest_gpu: int) -> Outcome:
     """Add what the message of a job that ran out of GPU memory says about its need."""
@@ -108,15 +97,3 @@ def with_needed_memory(outcome: Outcome, tail: bytes, largest_gpu: int) -> Outco
         f" has {format_size(largest_gpu)}: {outcome.detail}"
     )
     return outcome._replace(exceeds_gpus=True, detail=detail)
-
-
-def _count_oom_kills() -> int:
-    """How many processes the kernel's OOM killer has ended since boot."""
-    try:
-        with open("/proc/vmstat", "rb") as file:
-            for line in file:
-                if line.startswith(b"oom_kill "):
-                    return int(line.split()[1])
-    except OSError:
-        pass
-    return 0

@@ -26,6 +26,7 @@ from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
+from stoker.supervisor.oom_kills import OomKills
 from stoker.supervisor.process_table import Process, name_of, read_process, ticks_since_boot
 from stoker.supervisor.running_attempt import RunningAttempt
 from stoker.supervisor.spawn import (
@@ -94,6 +95,7 @@ class Children:
         self._helper_pids: set[int] = set()
         self._next_log_check = 0.0
         self._memory_peaks = MemoryPeaks(tag_base)
+        self._oom_kills = OomKills()
         self._children_list = _open_children_list()
         self._late_events: list[AttemptStarted | Outcome | Refused] = []
         self._empty_logs = EmptyLogs()
@@ -595,6 +597,7 @@ class Children:
             self._next_log_check = now + _LOG_CHECK_SECONDS
             measured = [id for id, one in self._by_attempt.items() if one.order.measures_memory]
             self._memory_peaks.sample(measured, now)
+            self._oom_kills.sample()
             for attempt in self._by_attempt.values():
                 if attempt.order.own_log and attempt.order.stdout is not None:
                     cap_log(attempt.order.stdout, self._log_limit)
@@ -674,7 +677,9 @@ class Children:
                     attempt.kill_at = time.monotonic() + LEFTOVER_GRACE_SECONDS
             elif attempt.outcome is not None:
                 del self._by_attempt[attempt.order.attempt]
-                attempt.outcome = self._cgroups.with_cause(attempt.outcome)
+                attempt.outcome = self._oom_kills.with_cause(
+                    self._cgroups.with_cause(attempt.outcome), attempt.pid, attempt.mono
+                )
                 self._cgroups.remove(attempt.order.attempt)
                 if attempt.order.keep_children:
                     self._kept_until = ticks_since_boot()

@@ -25,7 +25,14 @@ from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.kill_processes import KillRetries
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
-from stoker.supervisor.process_table import Process, read_process, read_processes, zombie_status
+from stoker.supervisor.oom_kills import OomKills
+from stoker.supervisor.process_table import (
+    Process,
+    monotonic_start,
+    read_process,
+    read_processes,
+    zombie_status,
+)
 from stoker.supervisor.used_resources import UsedResources, read_used_resources
 
 TYPE_CHECKING = False
@@ -128,6 +135,7 @@ class Orphans:
         self._handles = handles
         self._by_attempt: dict[int, _Orphan] = {}
         self._sample_at = 0.0
+        self._oom_kills = OomKills()
 
     def __len__(self) -> int:
         return len(self._by_attempt)
@@ -165,6 +173,7 @@ class Orphans:
     def _sample(self, now: float) -> None:
         """Read what running attempts have used until now."""
         self._sample_at = now + _SAMPLE_SECONDS
+        self._oom_kills.sample()
         for orphan in self._by_attempt.values():
             if orphan.handle is not None and orphan.pid is not None and orphan.ended_at is None:
                 orphan.used = orphan.used.at_least(read_used_resources(orphan.pid))
@@ -289,7 +298,11 @@ class Orphans:
                 del self._by_attempt[attempt]
                 cgroups = JobCgroups.load(self._folder)
                 end = self._outcome(attempt, orphan)
-                over.append(cgroups.with_cause(end) if isinstance(end, Outcome) else end)
+                if isinstance(end, Outcome):
+                    end = cgroups.with_cause(end)
+                    since = 0.0 if orphan.leader is None else monotonic_start(orphan.leader.started)
+                    end = self._oom_kills.with_cause(end, orphan.pid or 0, since)
+                over.append(end)
                 cgroups.remove(attempt)
             elif orphan.kill_at is None:
                 kill_processes.terminate(processes)

@@ -56,6 +56,12 @@ def start_time(pid: int) -> float | None:
     return time.time() - age
 
 
+def monotonic_start(started: int | None) -> float:
+    """When a process started, as a monotonic time, from its clock ticks since boot."""
+    age = time.clock_gettime(time.CLOCK_BOOTTIME) - (started or 0) / os.sysconf("SC_CLK_TCK")
+    return time.monotonic() - age
+
+
 def ticks_since_boot() -> int:
     """The start time of a process that starts now."""
     return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))

@@ -1,9 +1,9 @@
-"""The cause of a failure, from the end of the job's log and from what the host reports.
+"""The cause of a failure, from the end of the job's log.
 
 Exit codes rarely help: a job that runs out of GPU memory exits with 1, like most failed jobs. So
 the log is searched, in this order:
 
-1. The host: the OOM killer of the kernel; exit codes 126 and 127 of the shell.
+1. Exit codes 126 and 127 of the shell.
 2. The last traceback, if at most `_MAX_LINES_AFTER_TRACEBACK` lines come after its exception: first
    the exception, then the text after it. If the exception has no known cause, the tracebacks that
    it is chained to; if it only reports that another process failed, the tracebacks before it. A
@@ -29,8 +29,6 @@ _MAX_LINES_AFTER_TRACEBACK = (
 )
 _LAST_LINES = 25
 _EVIDENCE_CHARS = 200
-
-_SIGKILL = 9
 
 Finding = tuple[str, str]
 
@@ -189,21 +187,16 @@ class _Patterns(Record):
 def diagnose(
     tail: bytes,
     exit_code: int | None,
-    signal: int | None,
     *,
     gpu_was_full: bool,
-    host_killed: bool,
     in_container: bool = False,
 ) -> Finding | None:
     """Return the cause of a failure and the line that shows it; None if no cause was found.
 
     `gpu_was_full`: hardly any memory was free on the job's GPU when it started or ended.
-    `host_killed`: the kernel killed a process of the job for lack of memory.
     """
     if exit_code == 0:
         return None
-    if host_killed and (signal == _SIGKILL or exit_code == 128 + _SIGKILL):
-        return "host_oom", "killed by the kernel because the host ran out of memory"
     lines = _lines(tail)
     failed = _failed_start(lines, exit_code, in_container=in_container)
     if failed is not None:
@@ -215,10 +208,7 @@ def diagnose(
     found = _explain(lines, _patterns(lines, gpu_was_full))
     if found is None and script is not None:
         found = "missing_script", script
-    found = found or _python_error(lines)
-    if found is None and host_killed:
-        return "host_oom", "the host ran out of memory and the kernel killed a process of the job"
-    return found
+    return found or _python_error(lines)
 
 
 def _lines(tail: bytes) -> list[str]:
