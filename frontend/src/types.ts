@@ -59,7 +59,14 @@ export type SweepSummary = OverviewResponse['sweeps'][number];
 export type SweepDetail = SweepSummary &
   Pick<
     Got<'/api/sweeps/{name}'>,
-    'missing' | 'params' | 'requested' | 'actions' | 'note' | 'note_revision' | 'previous_note'
+    | 'missing'
+    | 'other_code'
+    | 'params'
+    | 'requested'
+    | 'actions'
+    | 'note'
+    | 'note_revision'
+    | 'previous_note'
   >;
 export type Counts = OverviewResponse['counts'];
 

@@ -22,6 +22,7 @@ from stoker.sweep_control import lifecycle
 from stoker.sweeps.files.sweep_file import load
 from stoker.sweeps.search.search_client import SearchClient
 from tests.cli.helpers import refused, shown
+from tests.code.git_repository import GitRepository
 from tests.lab import Lab
 from tests.python import job_functions
 from tests.python.conftest import here as here
@@ -421,3 +422,51 @@ def test_metric_without_a_name_is_refused(lab: Lab) -> None:
     sweep(lab, "echo {x}", "x=1", "--name", "s", "--hold")
     done = lab.run("results", "s", "--best", "1", "--metric", ":")
     assert (done.returncode, "`:` is not a valid metric name" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_results_of_different_code_are_told_apart(lab: Lab, has_git: bool) -> None:
+    repo = GitRepository(lab.folder / "repo") if has_git else None
+    folder = lab.folder / "repo"
+    folder.mkdir(exist_ok=True)
+    (folder / "train.py").write_text("print('stoker: loss=1')\n")
+    if repo is not None:
+        repo.commit(train_py="print('stoker: loss=1')\n")
+    command = ("sweep", "-n", "s", "--gpus", "0", "python3 train.py {lr}")
+
+    def results(*words: str) -> tuple[list[dict[str, object]], str]:
+        done = lab.run("results", "s", *words)
+        rows = json.loads(lab.ok("results", "s", "--json"))["rows"]
+        return rows, done.stderr
+
+    assert "other than" not in lab.run(*command, "lr=1,2", cwd=folder).stderr
+    lab.wait()
+    rows, said = results()
+    assert "code" not in rows[0] and "other than" not in said
+    (folder / "train.py").write_text("print('stoker: loss=2')\n")
+    again = lab.run(*command, "lr=1,2", cwd=folder)
+    assert "2 trials of sweep s ran with code other than the code in the folder now" in again.stderr
+    assert (
+        "hint: run them again with: stoker sweep rerun s 1-2; or use another --name" in again.stderr
+    )
+    done = lab.run(*command, "lr=1,2,3", "--json", cwd=folder)
+    assert json.loads(done.stdout)["other_code"] == [1, 2]
+    lab.wait()
+    rows, said = results()
+    assert rows[0]["code"] == rows[1]["code"] != rows[2]["code"]
+    assert "2 trials of sweep s ran with code other than the newest trial (column `code`)" in said
+    assert "sweep rerun s 1-2" in said
+    lab.ok("sweep", "rerun", "s", "1-2", cwd=folder)
+    lab.wait()
+    rows, said = results()
+    assert "code" not in rows[0] and "other than" not in said
+    assert [row["loss"] for row in rows] == [2, 2, 2]
+
+
+def test_same_code_on_another_branch_is_not_other_code(lab: Lab) -> None:
+    repo = GitRepository(lab.folder / "repo")
+    repo.commit(train_py="1\n")
+    command = ("sweep", "-n", "s", "--hold", "--gpus", "0", "python3 train.py {lr}")
+    lab.ok(*command, "lr=1", cwd=repo.folder)
+    repo.git("checkout", "-q", "-b", "other")
+    assert "code" not in lab.run(*command, "lr=1,2", cwd=repo.folder).stderr

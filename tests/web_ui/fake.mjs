@@ -449,6 +449,7 @@ export class Fake {
         spec: {},
         requested: sweep.method === 'grid' ? null : sweep.rows.length,
         actions: choicesOf(sweep),
+        other_code: [],
         missing: sweep.rows.filter((row) => ['cancelled', 'lost'].includes(row.state)).length,
         params: [
           { name: 'lr', kind: 'log' },

@@ -49,6 +49,12 @@ export function SweepScreen({ name }: { name: string }) {
           Stopped: {sweep.stopped}
         </div>
       )}
+      {sweep && sweep.other_code.length > 0 && (
+        <div class="note" role="note">
+          {count(sweep.other_code.length)} of {count(sweep.total)} trials ran with other code than
+          the newest one: see the column <code>code</code>.
+        </div>
+      )}
       <SweepCurves
         name={name}
         params={sweep?.params.map((one) => one.name) ?? []}

@@ -31,6 +31,7 @@ from stoker.results.table import (
 )
 from stoker.store import job_queries, sweeps
 from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.store.sweep_provenance import trial_codes
 from stoker.sweeps.spec import Metric, known_goal, read_metric
 
 
@@ -75,6 +76,7 @@ def run(parsed: Parsed) -> int:
         notice(f"best by {metric.words}")
     if not parsed["json"]:
         _warn_about_bad_reports([run.reported for run in selection.runs])
+        _warn_about_other_code(found.db, selection)
     return 0
 
 
@@ -264,6 +266,17 @@ def _print_groups(
     if is_ranked:
         notice(f"best by the mean of {metric.words}")
     return 0
+
+
+def _warn_about_other_code(db: Database, selection: Selection) -> None:
+    from stoker.cli.sweep_command import warn_about_code
+
+    for name in dict.fromkeys(run.selected_sweep for run in selection.runs):
+        row = None if name is None else sweeps.by_name(db, name)
+        others = [] if row is None else trial_codes(db, row.id).others
+        shown = {run.row.trial for run in selection.runs if run.selected_sweep == name}
+        if row is not None and shown.intersection(others):
+            warn_about_code(row.name, others, "the newest trial (column `code`)")
 
 
 def _warn_about_bad_reports(reported: list[Reported]) -> None:

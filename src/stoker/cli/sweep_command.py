@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from stoker.cli.job_flags import refuse_sync, sweep_base
@@ -15,6 +15,7 @@ from stoker.cli.verbs.sweep import ACTIONS
 from stoker.client.queue import Queue
 from stoker.client.trials import Trials
 from stoker.core.formats.command_line import Parsed
+from stoker.core.formats.selectors import id_ranges
 from stoker.core.formats.shell_words import display
 from stoker.core.formats.suggestions import nearest
 from stoker.core.formats.terminal import printable
@@ -34,6 +35,7 @@ from stoker.sweeps.spec import (
 from stoker.sweeps.template.template import check_shell
 from stoker.sweeps.values import point_from_json
 
+_SHOWN_RANGES = 10
 _ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm", "yes": "rm", "point": "add"}
 
 
@@ -228,9 +230,12 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed, *, names_new: bool
     if metric is not None and metric.is_guessed and not parsed["quiet"]:
         other = "min" if metric.goal == "max" else "max"
         notice(f"note: the metric is {metric.words}; if not: --metric {metric.name}:{other}")
+    if started.other_code:
+        warn_about_code(started.name, started.other_code, "the code in the folder now")
     if parsed["json"]:
         text = as_json(sweep=started.name, new=started.is_new, added=started.added,
-                       jobs=list(started.jobs), trials=started.counts)  # fmt: skip
+                       jobs=list(started.jobs), trials=started.counts,
+                       other_code=list(started.other_code))  # fmt: skip
         report_change(text, f"sweep {started.name}: {plural(len(started.jobs), 'job')} queued")
         return
     if parsed["quiet"]:
@@ -263,6 +268,16 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed, *, names_new: bool
             f"{started.added} new" + (f", {again} again" if again else "") + f" of {total} trials"
         )
     report_change(f"sweep {name}: {what}  {jobs}      results: {program} results {name}")
+
+
+def warn_about_code(name: str, trials: Sequence[int], newest: str) -> None:
+    """Say that the results of a sweep come from different code, and what to do."""
+    ranges = id_ranges(list(trials))
+    which = " ".join(ranges) if len(ranges) <= _SHOWN_RANGES else "TRIALS"
+    notice(
+        f"warning: {plural(len(trials), 'trial')} of sweep {name} ran with code other than {newest}"
+    )
+    notice(f"hint: run them again with: stoker sweep rerun {name} {which}; or use another --name")
 
 
 def describe_counts(counts: dict[str, int]) -> str:

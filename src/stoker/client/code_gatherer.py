@@ -32,6 +32,16 @@ class CodeGatherer:
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}  # by folder
 
+    def of_command(self, context: Context, words: tuple[str, ...]) -> NewCode | None:
+        """Like `of`; in no git repository, the files that the words of a command name."""
+        found = self.of(context)
+        if found is not None:
+            return found
+        from stoker.code.state_reader import read_files
+
+        state = read_files(os.path.abspath(original_folder(context)), words)
+        return None if state is None else prepare(state)
+
     def of(self, context: Context) -> NewCode | None:
         """The code in the folder of a context, to be stored; None if it is in no git repository."""
         return self._read(context).code

@@ -17,6 +17,8 @@ _SHOWN_HASH = 12
 
 def code_words(code: StoredCode) -> str:
     """`commit 1a2b3c4d5e6f on main, with changes`: the code at submit."""
+    if code.commit is None and (code.problem or "").startswith("in no git repository"):
+        return str(code.problem)
     words = "no commit yet" if code.commit is None else f"commit {code.commit[:_SHOWN_HASH]}"
     if code.commit is None and code.problem is not None:
         words = "unknown commit"

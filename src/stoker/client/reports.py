@@ -23,6 +23,7 @@ from stoker.results.table import Row
 from stoker.store import sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
+from stoker.store.sweep_provenance import trial_codes
 from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor.logs import job_folder, log_path, metrics_path, run_log_path, stop_path
 from stoker.supervisor.regular_files import open_for_reading
@@ -99,6 +100,7 @@ def sweep_reports(
     """
     found, fresh = [], []
     commands = _commands(sweep)
+    codes = trial_codes(db, sweep.id).labels
     has_early_stop = bool(json.loads(sweep.spec).get("early_stop"))
     for trial in sweeps.trials(db, sweep.id):
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
@@ -111,7 +113,7 @@ def sweep_reports(
                 fresh.append((trial.number, source.job, collector.to_json()))
         row = Row(
             trial.number, trial.job, params, _last(collector), trial.state or "missing",
-            _seconds(trial.started_at, trial.ended_at), _extra(trial, commands),
+            _seconds(trial.started_at, trial.ended_at), _extra(trial, commands, codes),
             _end(trial.state, trial.cause, trial.status, trial.detail),
         )  # fmt: skip
         if has_early_stop:
@@ -150,11 +152,15 @@ def _commands(sweep: SweepRow) -> tuple[Template, ...]:
     return tuple(map(Template.from_json, (stored["template"], *stored["earlier"])))
 
 
-def _extra(trial: TrialRow, commands: tuple[Template, ...]) -> dict[str, object]:
-    if not commands:
-        return {}
-    own = template_of(commands, point_from_json(trial.point), trial.identity)
-    return {"command": None if own is None else describe_template(own)}
+def _extra(
+    trial: TrialRow, commands: tuple[Template, ...], codes: dict[int, str]
+) -> dict[str, object]:
+    """Columns that a sweep has only after an edit: of its command, or of the code."""
+    extra: dict[str, object] = {"code": codes.get(trial.number)} if codes else {}
+    if commands:
+        own = template_of(commands, point_from_json(trial.point), trial.identity)
+        extra["command"] = None if own is None else describe_template(own)
+    return extra
 
 
 def job_reports(

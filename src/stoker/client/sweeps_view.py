@@ -29,6 +29,7 @@ from stoker.results.importance import explain, importance
 from stoker.results.table import Columns, Row, best, columns, ranked, select_columns, sort, where
 from stoker.store import history, notes, sweeps
 from stoker.store.database import Database
+from stoker.store.sweep_provenance import trial_codes
 from stoker.store.sweeps import SweepRow
 from stoker.sweeps import domains, spec
 from stoker.sweeps.spec import ADAPTIVE, Metric, SweepSpec, make_metric, read_metric
@@ -91,6 +92,7 @@ class SweepCache:
             "spec": finite(given.to_json()),
             "params": _params(given),
             "missing": missing,
+            "other_code": trial_codes(db, row.id).others,
             "requested": given.total_trials,
             "actions": [one._asdict() for one in possible],
             "created_at": row.created_at,

@@ -14,6 +14,7 @@ from stoker.core.model import JobSpec
 from stoker.store import backends, sweeps
 from stoker.store.database import Database
 from stoker.store.submit import CHUNK, Submission
+from stoker.store.sweep_provenance import trial_codes
 from stoker.store.sweeps import TrialRow
 from stoker.sweeps import methods, names
 from stoker.sweeps.identity import identity, template_of
@@ -77,9 +78,16 @@ class Trials:
 
     def _submission(self) -> Submission:
         """A submit of jobs in the folder of the sweep; call this before the transaction."""
-        submission = Submission(self._db, code_of=self._code.of)
+        words = self._spec.template.words
+        submission = Submission(self._db, code_of=lambda one: self._code.of_command(one, words))
         submission.gather_code([self._base])
         return submission
+
+    def other_code(self) -> list[int]:
+        """The trials that ran with other code than one that would be added now."""
+        base = self._base
+        code = self._code.of_command(base.context, self._spec.template.words)
+        return trial_codes(self._db, self._sweep, code, base.snapshot).others
 
     def _insert(self, submission: Submission, numbers: list[int], jobs: list[JobSpec]) -> list[int]:
         receipt = submission.insert(jobs, time.time())

@@ -19,6 +19,8 @@ from stoker.core.record import Record
 MAX_DIFF_BYTES = 5_000_000
 TIME_LIMIT_SECONDS = 2.0
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # known to git without an object
+NO_REPOSITORY = "in no git repository"
+_MAX_WORDS = 100  # of a command
 _SHA256_LENGTH = 64
 _SIGKILL = 9  # the module signal imports enum, which would make every submit slower
 _DIFF = (
@@ -46,6 +48,29 @@ def read_state(cwd: str) -> CodeState | None:
     """
     repository = find_repository(cwd)
     return None if repository is None else begin(repository).finish()
+
+
+def read_files(cwd: str, words: tuple[str, ...]) -> CodeState | None:
+    """The state of a folder in no git repository: hashes of the files that a command names, such
+    as `train.py`, or a module after `-m`. None if it names none."""
+    import hashlib
+    import re
+
+    hashes = {}
+    for name in re.findall(r"[^\s'\"=;|&<>()]+", " ".join(words))[:_MAX_WORDS]:
+        for path in (name, f"{name.replace('.', '/')}.py"):
+            full = os.path.join(cwd, path)
+            try:
+                if not os.path.isfile(full) or os.path.getsize(full) > MAX_DIFF_BYTES:
+                    continue
+                with open(full, "rb") as file:
+                    hashes[path] = hashlib.sha256(file.read()).hexdigest()[:12]
+            except (OSError, ValueError):
+                continue
+    if not hashes:
+        return None
+    files = ", ".join(f"{path} has the SHA-256 {value}" for path, value in hashes.items())
+    return CodeState(cwd, None, None, None, problem=f"{NO_REPOSITORY}; {files}")
 
 
 def begin(

@@ -47,6 +47,20 @@ def prepare(state: CodeState) -> NewCode:
     return NewCode(_hash(repr(plain).encode()), columns)
 
 
+def code_key(code: StoredCode | NewCode, diff: bytes = b"") -> tuple[str, str]:
+    """A text that is equal for equal code, wherever it lies and on every branch, and a label:
+    the commit, and four characters more if there are changes. Empty if changes are not known."""
+    if isinstance(code, NewCode):
+        _, commit, _, _, packed, _, problem = code.columns
+        diff = b"" if packed is None else zlib.decompress(packed)  # type: ignore[arg-type]
+    else:
+        commit, problem = code.commit, code.problem
+    if commit is not None and problem is not None:
+        return "", ""
+    key = _hash(repr((commit, diff, problem)).encode())
+    return key, key[:12] if commit is None else str(commit)[:12] + (f"+{key[:4]}" if diff else "")
+
+
 def code_id(db: Database, code: NewCode) -> int:
     """Return the id of a state, which is created if it is new. Call this inside a transaction."""
     known = db.value("SELECT id FROM code_states WHERE key = ?", (code.key,))

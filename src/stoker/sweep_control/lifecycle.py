@@ -78,6 +78,7 @@ class Started(Record):
     started_daemon: bool
     listed: int | None = None  # number of requested points; None for adaptive search
     metric: Metric | None = None  # with the goal that the sweep has recorded
+    other_code: tuple[int, ...] = ()  # trials that ran with other code than the new ones
 
 
 class SweepPreview(Record):
@@ -183,6 +184,7 @@ def start(
         started_daemon=started_daemon,
         listed=None if is_adaptive else len(requested),
         metric=given.metric,
+        other_code=() if known is None else tuple(trials.other_code()),
     )
 
 

@@ -533,6 +533,9 @@ class SweepAnswer(Answer):
     spec: dict[str, Any]
     params: list[Param]
     missing: int = Field(description="number of trials that `resume` would run")
+    other_code: list[int] = Field(
+        description="trials that ran with other code than the newest one; see the column `code`"
+    )
     requested: int | None = Field(description="number of trials; null: every point, or no limit")
     actions: list[SweepChoice]
     note: str
