@@ -58,6 +58,25 @@ def test_handle_shows_the_state_of_its_job(here: Lab, gate: Callable[..., str]) 
     assert (waiting.result(), waiting.done(), waiting.exit_code) == (2, True, 0)
 
 
+def test_program_reads_parameters_metrics_and_folders_of_a_job(here: Lab) -> None:
+    report = (
+        'mkdir -p $STOKER_CHECKPOINT_DIR; echo \'{"loss": 2}\n{"loss": 0.5}\' > $STOKER_METRICS'
+    )
+    plain = submit(f"{report}; echo $STOKER_OUTPUT_DIR $STOKER_CHECKPOINT_DIR; true --lr 0.1 --amp")
+    plain.wait()
+    assert (plain.params, plain.metrics) == ({"lr": 0.1, "amp": True}, {"loss": 0.5})
+    assert plain.log() == f"{plain.output_dir} {plain.checkpoint_dir}\n"
+    assert plain.checkpoint_dir.is_dir()
+    sweep = stoker.sweep("echo stoker: acc={x}; echo $STOKER_CHECKPOINT_DIR", {"x": [3]}, gpus=0)
+    sweep.wait()
+    (trial,) = sweep.jobs()
+    assert (trial.params, trial.metrics) == ({"x": 3}, {"acc": 3})
+    assert trial.log().splitlines()[1] == str(trial.checkpoint_dir)
+    shown = here.job(trial.id)
+    assert (shown["params"], shown["metrics"]) == (trial.params, trial.metrics)
+    assert shown["output_dir"] == str(trial.output_dir)
+
+
 def test_wait_times_out(here: Lab) -> None:
     held = held_double.submit(1)
     with pytest.raises(TimeoutError, match="job 1 has not finished after 0 s"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from stoker.core.states import ACTIVE, CANCELLED, DONE, FINAL, LOST
@@ -65,6 +66,33 @@ class Job(Annotated, Generic[T_co]):
         from stoker.client.views import exit_code
 
         return exit_code(self._row())
+
+    @property
+    def params(self) -> dict[str, Any]:
+        """The parameters of a trial; of another command, its options: `--lr 0.1` is {"lr": 0.1}."""
+        return dict(self._values()["params"])
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The last value of each metric that it has reported so far."""
+        return dict(self._values()["metrics"])
+
+    @property
+    def output_dir(self) -> Path:
+        """Its $STOKER_OUTPUT_DIR; it may not exist."""
+        from stoker.client.artifacts import output_folder
+
+        return Path(output_folder(self._settings, self._row()))
+
+    @property
+    def checkpoint_dir(self) -> Path:
+        """Its $STOKER_CHECKPOINT_DIR; it may not exist."""
+        return self.output_dir / "checkpoints"
+
+    def _values(self) -> dict[str, Any]:
+        from stoker.client.run_selection import job_values
+
+        return job_values(self._queue().db, self._settings, self._row())
 
     def done(self) -> bool:
         """Whether it has finished, successfully or not."""

@@ -66,7 +66,10 @@ def run(parsed: Parsed) -> int:
 
         return print_diffs(queue, rows, as_json=bool(parsed["json"]))
     if parsed["json"]:
-        print_json(jobs=[views.job_in_full(queue.db, queue.settings, row) for row in rows])
+        from stoker.client.run_selection import job_values
+
+        place = queue.db, queue.settings
+        print_json(jobs=[views.job_in_full(*place, row) | job_values(*place, row) for row in rows])
         return 0
     print("\n\n".join(_text(queue, row) for row in rows))
     return 0
