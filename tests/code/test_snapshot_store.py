@@ -164,6 +164,45 @@ def test_unreadable_file_is_refused_by_name(repo: GitRepository, tmp_path: Path)
     store.close()
 
 
+def test_private_files_stay_private(repo: GitRepository, tmp_path: Path) -> None:
+    """The same content may be private in one file and public in another."""
+    for name, mode in (("a", 0o600), ("b", 0o644), ("c", 0o700), ("d", 0o640), ("e", 0o755)):
+        repo.write(name, "secret\n", mode)
+    tree = Path(take(repo, tmp_path).tree)
+    modes = [(tree / name).stat().st_mode & 0o777 for name in "abcde"]
+    assert modes == [0o400, 0o444, 0o500, 0o440, 0o555]
+
+
+@pytest.mark.parametrize("writes", [1, 2, 99])
+def test_file_that_is_written_meanwhile_is_copied_again_and_then_named(
+    repo: GitRepository, tmp_path: Path, writes: int
+) -> None:
+    """`writes`: how often the file grows, each time in the middle of a copy."""
+    left = [writes]
+
+    class Growing(TreeFile):
+        @property
+        def is_executable(self) -> bool:
+            if left[0]:
+                left[0] -= 1
+                with open(repo.folder / "log", "a") as file:
+                    file.write("x\n")
+            return False
+
+    repo.write("log")
+    repository = find_repository(str(repo.folder))
+    assert repository is not None
+    store = SnapshotStore(str(tmp_path))
+    content = WorkTree(files=(Growing("log", 2, False),), links=())
+    snapshot = store.take(repository, content)
+    store.close()
+    if writes == 99:
+        assert snapshot.changing == ("log",)
+    else:
+        assert snapshot.changing == ()
+        assert (Path(snapshot.tree) / "log").read_text() == (repo.folder / "log").read_text()
+
+
 def test_removal_waits_for_submits_that_use_a_snapshot(repo: GitRepository, tmp_path: Path) -> None:
     repository = find_repository(str(repo.folder))
     assert repository is not None

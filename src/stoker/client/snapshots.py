@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 # A program that submits jobs one by one takes a snapshot of its code once a second.
 _REUSE_SECONDS = 1.0
-_NAMED = 5  # files in the error about a snapshot that is too large
+_NAMED = 5  # files in errors and warnings
 
 
 class _Recent(Record):
@@ -99,6 +100,13 @@ class Snapshots:
         content = list_work_tree(repository)
         check_size(repository.root, content, self._settings.snapshot_limit)
         snapshot = store.take(repository, content)
+        if snapshot.changing:
+            named = ", ".join(snapshot.changing[:_NAMED])
+            print(
+                "warning: the snapshot may have half-written files, because they changed while it"
+                f" was taken: {named}{', ...' if len(snapshot.changing) > _NAMED else ''}",
+                file=sys.stderr,
+            )
         self._recent[folder, repository.root] = _Recent(now, snapshot)
         self._taken[snapshot.id] = snapshot
         return snapshot

@@ -1,7 +1,9 @@
 """Snapshots of code: copies of work trees, in which jobs run.
 
     code/lock                   shared while a snapshot is taken, exclusive while some are removed
-    code/objects/ab/HASH        a file, by the SHA-256 of its content; HASH.x: executable
+    code/objects/ab/HASH        a file, by the SHA-256 of its content; HASH.x: executable;
+                                HASH.400: other users may not read it, as they may not in the
+                                work tree (any mode but 444 and 555)
     code/trees/ID/              a snapshot: hard links to objects, and links to what stays at its
                                 place; ID is a hash of all names and contents
     code/tmp/                   trees and objects that are not complete yet, or are being removed
@@ -41,6 +43,7 @@ class Snapshot(Record):
     tree: str  # its folder
     files: int
     bytes: int
+    changing: tuple[str, ...] = ()  # files that were written while they were copied
 
 
 class SnapshotStore:
@@ -80,14 +83,24 @@ class SnapshotStore:
             raise
 
     def _take(self, repository: Repository, content: WorkTree) -> Snapshot:
-        objects = {
-            file.path: self._store(os.path.join(repository.root, file.path), file)
-            for file in content.files
-            if file.target is None
-        }
+        files = [file for file in content.files if file.target is None]
+        objects: dict[str, str] = {}
+        for _ in range(_COPY_TRIES):
+            copied = [(file, *self._store(repository.root, file)) for file in files]
+            objects.update((file.path, place) for file, place, _ in copied)
+            files = [file for file, _, at in copied if _stamp(repository.root, file) != at]
+            if not files:
+                break
         id = _id_of(self._folder, repository.root, content, objects)
         tree = self.tree_of(id)
-        snapshot = Snapshot(id, repository.root, tree, len(content.files), content.size)
+        snapshot = Snapshot(
+            id=id,
+            root=repository.root,
+            tree=tree,
+            files=len(content.files),
+            bytes=content.size,
+            changing=tuple(file.path for file in files),
+        )
         if os.path.isdir(tree):
             self._repair(tree, objects)
             return snapshot
@@ -132,12 +145,14 @@ class SnapshotStore:
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def _store(self, path: str, file: TreeFile) -> str:
-        """Store the content of a file; returns the path of its object."""
+    def _store(self, root: str, file: TreeFile) -> tuple[str, _Stamp]:
+        """Store the content of a file; returns the path of its object and what it is a copy of."""
+        path = os.path.join(root, file.path)
         temporary = self._temporary()
         try:
-            digest, size = _copy(path, temporary, file.is_executable)
-            name = digest + (".x" if file.is_executable else "")
+            copied_at = _stamp(root, file)
+            digest, size, mode = _copy(path, temporary, file.is_executable)
+            name = digest + _ENDINGS.get(mode, f".{mode:o}")
             place = os.path.join(self._folder, "objects", name[:2], name)
             if _is_unchanged(place, size):
                 os.unlink(temporary)
@@ -145,7 +160,7 @@ class SnapshotStore:
                 os.makedirs(os.path.dirname(place), 0o700, exist_ok=True)
                 os.rename(temporary, place)
             failpoint("snapshot.after_object")
-            return place
+            return place, copied_at
         except FileNotFoundError as error:
             if error.filename == path:
                 raise TryLater(f"`{path}` was removed while the snapshot was taken") from None
@@ -237,10 +252,22 @@ class SnapshotStore:
 
 
 _LINK_TRIES = 100
+_COPY_TRIES = 4  # of files that change meanwhile
+_ENDINGS = {0o444: "", 0o555: ".x"}
+_Stamp = tuple[int, int, int] | None
 
 
-def _copy(source: str, target: str, is_executable: bool) -> tuple[str, int]:
-    """Copy a regular file; returns the SHA-256 and the size of what was copied."""
+def _stamp(root: str, file: TreeFile) -> _Stamp:
+    """What changes when a file is written; None if it is gone."""
+    try:
+        info = os.lstat(os.path.join(root, file.path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return info.st_size, info.st_mtime_ns, info.st_ctime_ns
+
+
+def _copy(source: str, target: str, is_executable: bool) -> tuple[str, int, int]:
+    """Copy a regular file; returns the SHA-256 and the size of what was copied, and its mode."""
     reading = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
         writing = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -252,13 +279,15 @@ def _copy(source: str, target: str, is_executable: bool) -> tuple[str, int]:
                 left = memoryview(block)
                 while left:
                     left = left[os.write(writing, left) :]
-            os.fchmod(writing, 0o555 if is_executable else 0o444)
+            own, all = (0o500, 0o555) if is_executable else (0o400, 0o444)
+            mode = os.fstat(reading).st_mode & all | own
+            os.fchmod(writing, mode)
             os.utime(writing, (MARK, MARK))
         finally:
             os.close(writing)
     finally:
         os.close(reading)
-    return digest.hexdigest(), size
+    return digest.hexdigest(), size, mode
 
 
 def _is_unchanged(path: str, size: int) -> bool:
