@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 from tests.helpers import Gate
+from tests.top.test_app import top
 from tests.web.site import Site
 
 
@@ -30,6 +34,26 @@ def test_suggested_change_starts_the_job(site: Site) -> None:
     gate.wait_for(2)
     assert lab.state(wide) == "running"
     assert site.get(f"/api/jobs/{wide}").json["job"]["what_if"] == []
+
+
+def test_queue_is_in_the_order_in_which_jobs_start(site: Site) -> None:
+    """The trials of a sweep share one entitlement: a later job of its own starts before them."""
+    lab = site.lab
+    gate = Gate(lab.folder)
+    lab.ok("sweep", "-q", "--name", "s", gate.wait, "x=1,2,3,4", "--lenient")
+    gate.wait_for(2)
+    plain, first = lab.submit("true"), lab.submit("--priority", "1", "true")
+    later = lab.submit("--hold", "true")
+    order = [first, plain, 3, 4]
+    assert [job["id"] for job in site.overview()["queue"]] == [*order, later]
+    assert [job["id"] for job in json.loads(lab.ok("status", "--json"))["waiting"]] == order
+
+    async def steps() -> None:
+        async with top(lab) as screen:
+            assert screen.app.board.state is not None
+            assert screen.app.board.state.queue == (*order, later)
+
+    asyncio.run(steps())
 
 
 def test_request_of_a_waiting_job_is_edited_and_a_wrong_one_refused(site: Site) -> None:

@@ -19,6 +19,7 @@ from stoker.client.queue import Queue
 from stoker.client.run_views import RunView, run_views
 from stoker.client.sweeps_view import SweepCache
 from stoker.client.throttled_cache import ThrottledCache
+from stoker.client.wait_reasons import queue_order
 from stoker.core.record import Record
 from stoker.core.states import STARTED
 from stoker.devices.discovery import has_driver
@@ -44,7 +45,7 @@ class LiveState(Record):
     jobs: dict[int, dict[str, object]]
     serialized: dict[int, str]  # as JSON text, to compare versions of a job
     running: tuple[int, ...]
-    queue: tuple[int, ...]
+    queue: tuple[int, ...]  # in the order of the policy; then jobs that cannot start yet
     recent: tuple[int, ...]
     waits: dict[int, Wait]  # of all jobs in `queue`
     runs: dict[int, RunView]  # of all jobs in `running`
@@ -92,7 +93,7 @@ class LiveStateReader:
         gpu_views, gpu_error = gpus
         with db.reading():
             running = job_queries.jobs_in_states(db, STARTED, RUNNING)
-            ready = history.ready(db, READY + UNREADY)
+            ready = queue_order(db, READY + UNREADY)
             unready = history.unready(db, READY + UNREADY)
             ready = ready[: READY + max(0, UNREADY - len(unready))]
             unready = unready[: READY + UNREADY - len(ready)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from itertools import islice
 
 from stoker.client.gpu_views import GpuView, holder_words, load_gpu_views
 from stoker.client.job_progress import reported_ends
@@ -264,7 +265,7 @@ def queue_order(db: Database, limit: int) -> list[int]:
     """The ids of jobs that only wait for devices, in the order of the policy."""
     now = time.monotonic()
     snapshot, _ = load_snapshot(db, now, time.time() - now, (), None, 0, limit, of_this_boot=True)
-    return [job.id for job in order_of(snapshot)][:limit]
+    return [job.id for job in islice(order_of(snapshot), limit)]
 
 
 def _as_waiting(row: JobRow, offset: float) -> WaitingJob:
