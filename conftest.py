@@ -23,11 +23,12 @@ _MAY_SKIP = (
 
 
 def pytest_configure() -> None:
-    """Restore default signal handlers.
+    """Restore default signal handlers and the buffers of Python, which child processes inherit.
 
-    Under nohup, or in the background of a script, signals are ignored, and child processes inherit
-    that; tests interrupt their child processes.
+    Under nohup, or in the background of a script, signals are ignored; tests interrupt their child
+    processes. Containers often set PYTHONUNBUFFERED, which changes the order of a job's output.
     """
+    os.environ.pop("PYTHONUNBUFFERED", None)
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             is_interrupt = number == signal.SIGINT

@@ -99,7 +99,7 @@ weakref.finalize(a, print, 'finalized')
     "unclosed_file_in_a_cycle": "a = [open('/dev/stdout', 'w')]; a[0].write('x'); a.append(a)",
     "unclosed_file_of_a_warm_module": """
 import heavy
-heavy.file = open('/dev/stdout', 'w')
+heavy.file = open('/dev/stdout', 'a')
 heavy.file.write('not flushed')
 """,
     "output_of_c": "import ctypes; ctypes.CDLL(None).puts(b'from C')",
@@ -229,6 +229,9 @@ COMMANDS = {
     "module_of_the_library": ["-m", "json.tool", "data.json"],
     "code": ["-c", "import sys; print(sys.argv, sys.path[0], __name__, __file__ if 0 else 1)", "x"],
     "failing_code": ["-c", "raise ValueError('x')"],
+    "failing_function_of_code": ["-c", "def f():\n    1 / 0\nf()"],
+    "indented_code": ["-c", "  print(1)\n  if 1:\n    print(2)"],
+    "wrong_code": ["-c", "x = = 1"],
     "unbuffered": ["-u", "run_streams.py"],
     "optimized": ["-O", "-B", "run_flags.py"],
     "isolated": ["-I", "run_path.py"],

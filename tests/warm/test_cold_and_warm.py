@@ -19,12 +19,13 @@ from tests.warm.programs import COMMANDS, SCRIPTS
 
 # Programs that a fork cannot run, and one whose flags hide the module that it should import.
 _COLD = {"missing_script", "folder_as_program", "zip_as_program", "shadowed_module", "isolated"}
-_OTHER_PYTHONS = ("3.9", "3.10", "3.12", "3.13")
+_OTHER_PYTHONS = ("3.9", "3.10", "3.12", "3.13", "3.14")
 _FOR_OTHERS = (
     "arguments", "main_module", "path", "environment", "exit_text", "exception", "syntax_error",
     "interrupt", "own_excepthook", "unflushed_output", "streams", "at_exit", "descriptors",
     "threads", "multiprocessing_spawn", "multiprocessing_fork", "heavy_module", "finalizer",
 )  # fmt: skip
+_COMMANDS_FOR_OTHERS = ("module", "code", "failing_module", "failing_function_of_code")
 
 
 def _has_spaces(words: list[str]) -> bool:
@@ -122,9 +123,7 @@ def test_warm_start_behaves_like_a_cold_start_in_other_pythons(
     made = Comparison(tmp_path, python)
     try:
         scripts = {name: [f"run_{name}.py", "1"] for name in _FOR_OTHERS}
-        made.submit(
-            scripts | {name: COMMANDS[name] for name in ("module", "code", "failing_module")}
-        )
+        made.submit(scripts | {name: COMMANDS[name] for name in _COMMANDS_FOR_OTHERS})
         for name, (cold, warm) in made.results().items():
             assert _without_imports(_comparable(warm)) == _without_imports(_comparable(cold)), name
             assert made.notes(name) == [], name

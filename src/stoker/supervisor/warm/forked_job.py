@@ -20,7 +20,7 @@ import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import TracebackType
+    from types import CodeType, TracebackType
     from typing import Any, NoReturn
 
 ABANDONED = 61
@@ -284,6 +284,29 @@ def _new_main() -> dict[str, Any]:
     return main.__dict__
 
 
+def _compiled(text: str) -> CodeType:
+    """The code of `python -c`, whose lines are in tracebacks since 3.13."""
+    if sys.version_info >= (3, 14):
+        import textwrap
+
+        text = textwrap.dedent(text)
+    code: CodeType = compile(text, "<string>", "exec", 0, True)
+    if sys.version_info >= (3, 13):
+        import linecache
+
+        key = code if hasattr(linecache, "_interactive_cache") else "<string>"  # 3.13.0
+        linecache._register_code(key, text, "<string>")  # type: ignore[attr-defined]
+    return code
+
+
+def _flush_output() -> None:
+    for stream in (sys.stderr, sys.stdout):
+        try:
+            stream.flush()
+        except Exception:
+            pass  # the interpreter tries again when it ends
+
+
 def _without_frames_of(files: tuple[str, ...], trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename in files:
         trace = trace.tb_next
@@ -306,7 +329,7 @@ def run(job: Job, files: tuple[str, ...]) -> int | None:
         if job.kind == "code":
             sys.argv = ["-c", *job.arguments]
             space["__loader__"] = sys.modules["_frozen_importlib"].BuiltinImporter
-            exec(compile(job.program, "<string>", "exec", 0, True), space)
+            exec(_compiled(job.program), space)
             return 0
         sys.argv = [job.program, *job.arguments]
         path = job.program
@@ -318,7 +341,10 @@ def run(job: Job, files: tuple[str, ...]) -> int | None:
         )
         with open(path, "rb") as file:
             source = file.read()
-        exec(compile(source, path, "exec", 0, True), space)
+        try:
+            exec(compile(source, path, "exec", 0, True), space)
+        finally:
+            _flush_output()  # before exit functions print
         return 0
     except SystemExit as error:
         status = 0 if error.code is None else error.code
