@@ -22,6 +22,9 @@ from typing import Any
 from stoker.supervisor import job_processes, kill_processes, locks
 from stoker.supervisor.job_cgroups import JobCgroups
 
+# What takes this long will not happen any more. No test passes or fails by a shorter time.
+HANG_SECONDS = 200.0
+
 
 class Lab:
     def __init__(self, folder: Path, devices: int | str | None = None, **env: str) -> None:
@@ -54,7 +57,7 @@ class Lab:
         *args: str | bytes,
         input: str | bytes | None = None,
         cwd: Path | None = None,
-        timeout: float = 60,
+        timeout: float = HANG_SECONDS,
         **env: str,
     ) -> subprocess.CompletedProcess[str]:
         """Run a stoker command; its output as text, even if it is not valid UTF-8."""
@@ -117,7 +120,7 @@ class Lab:
     def log(self, id: int) -> str:
         return self.ok("log", str(id))
 
-    def wait(self, *ids: int, timeout: float = 60) -> int:
+    def wait(self, *ids: int, timeout: float = HANG_SECONDS) -> int:
         """Wait for jobs (all if no id is given); the exit code of `stoker wait`."""
         args = [str(id) for id in ids]
         return self.run("wait", "-q", *args, timeout=timeout).returncode
@@ -210,12 +213,14 @@ class Lab:
     # -- waiting -------------------------------------------------------------------------------
 
     def wait_until(
-        self, condition: Callable[[], object], timeout: float = 30, what: str = ""
+        self, condition: Callable[[], object], timeout: float = HANG_SECONDS, what: str = ""
     ) -> None:
         wait_until(condition, timeout, what)
 
 
-def wait_until(condition: Callable[[], object], timeout: float = 30, what: str = "") -> None:
+def wait_until(
+    condition: Callable[[], object], timeout: float = HANG_SECONDS, what: str = ""
+) -> None:
     """Poll until the condition is true; fail with its last value."""
     deadline = time.monotonic() + timeout
     while True:

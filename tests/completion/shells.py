@@ -18,10 +18,9 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import environment
-from tests.lab import Lab
+from tests.lab import HANG_SECONDS, Lab
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?>=]*[a-zA-Z]|\x1b[=>()][A-Z0-9]?|\x1b\][^\x07]*\x07|[\x07\x0f]")
-_SECONDS = 60
 
 
 def has_shell(name: str) -> None:
@@ -66,7 +65,7 @@ class Shell:
 
     def expect(self, text: str) -> str:
         """Wait until the terminal shows a text; returns what it showed until then."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + HANG_SECONDS
         while text not in self._text:
             left = deadline - time.monotonic()
             ready = select.select([self._ours], [], [], max(0.0, left))[0]

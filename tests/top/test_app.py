@@ -14,10 +14,9 @@ from textual.pilot import Pilot
 from stoker.settings import Settings
 from stoker.top.app import TopApp
 from stoker.top.display import Display
-from tests.lab import Lab
+from tests.lab import HANG_SECONDS, Lab
 
 pytestmark = pytest.mark.slow
-_SECONDS = 30.0
 
 
 class Screen:
@@ -39,7 +38,7 @@ class Screen:
         await self.press(*("space" if char == " " else char for char in text))
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        end = time.monotonic() + _SECONDS
+        end = time.monotonic() + HANG_SECONDS
         while not condition():
             assert time.monotonic() < end, self.text
             await self._pilot.pause(0.02)
@@ -166,7 +165,7 @@ def test_missing_daemon_and_removed_queue_are_reported(jobs: Lab) -> None:
             jobs.close()
             shutil.rmtree(jobs.state_dir)
             await screen.shows("there is no queue in")
-            assert "no daemon" not in screen.text
+            await screen.until(lambda: "no daemon" not in screen.text)
             await screen.press("c", "y")
             await screen.shows("error: there is no queue in")
             assert not jobs.state_dir.exists()  # it is not made again

@@ -77,7 +77,6 @@ def scenario(node: str, bundle: Path) -> Scenario:
             cwd=ROOT,
             capture_output=True,
             text=True,
-            timeout=100,
         )
         assert done.returncode == 0, f"{name}\n{done.stdout}{done.stderr}"
         return done.stdout

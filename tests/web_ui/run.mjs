@@ -6,7 +6,7 @@ import { Fake } from './fake.mjs';
 
 const [name, link] = process.argv.slice(2);
 const scenario = await import(`./scenarios/${name}.mjs`);
-const WAIT = 30_000; // a loaded machine is slow
+const WAIT = 200_000; // what takes this long will not happen any more
 
 const fake = link ? null : await new Fake(scenario.jobs ?? 30).listen();
 const browser = await launch();
