@@ -14,10 +14,14 @@ demo: $(VENV)/installed
 	@$(BIN)/python examples/demo.py
 
 test: system-packages lint
-	$(BIN)/pytest -n 4 || $(BIN)/python -m tests.second_run
+	$(BIN)/pytest -n 4
 
-fast: system-packages $(VENV)/dev
-	$(BIN)/pytest -n 4 -m "not slow"
+# For every change: what needs no daemon, and a few jobs through everything. Under a minute.
+FAST := tests/core tests/store tests/sweeps tests/results tests/code tests/http \
+        tests/cli/test_smoke.py tests/cli/test_submit.py tests/cli/test_wait.py \
+        tests/faults/test_process_trees.py
+fast: $(VENV)/dev
+	$(BIN)/pytest -n 2 $(FAST)
 
 # On a machine with a GPU, by a Python that has torch: make gpu-test GPU_PYTHON=python3
 GPU_PYTHON ?= $(BIN)/python
