@@ -129,6 +129,22 @@ def test_orphan_of_a_killed_runner_keeps_its_device_and_can_be_cancelled(
     assert lab.wait(second) == 0
 
 
+def test_daemon_starts_again_after_the_socket_of_the_runner_was_removed(lab: Lab) -> None:
+    go = lab.folder / "go"
+    job = lab.submit("--gpus", "0", f"until test -e {go}; do sleep 0.01; done; exit 3")
+    lab.wait_until(lambda: lab.state(job) == "running")
+    runner, daemon = lab.runner_pid(), lab.daemon_pid()
+    (lab.state_dir / "runner.sock").unlink()
+    assert "the socket of the runner" in lab.run("doctor").stdout
+    lab.kill_daemon()
+    lab.wait_until(lambda: lab.daemon_pid() not in (None, daemon))
+    go.touch()
+    assert lab.wait(job) == 3
+    assert lab.wait(lab.submit("--gpus", "0", "true")) == 0
+    assert lab.runner_pid() == runner
+    assert "the socket of the runner" not in lab.run("doctor").stdout
+
+
 def test_job_killed_together_with_daemon_and_runner_is_lost(lab: Lab) -> None:
     """Row 15."""
     job = _start(lab)

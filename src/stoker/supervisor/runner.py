@@ -110,6 +110,8 @@ class Runner:
         self._report_starts(self._starts.due(now))
         self._report_stuck()
         self._read_messages()
+        if self._daemon is None:
+            self._renew_socket()
         if self._restarts.is_due(time.monotonic()):
             self._restart_daemon()
         if self._daemon is not None and self._daemon.has_backlog:
@@ -134,6 +136,16 @@ class Runner:
     def _is_due(self) -> bool:
         deadline = self._children.next_deadline()
         return deadline is not None and deadline <= time.monotonic()
+
+    def _renew_socket(self) -> None:
+        """Listen again if the socket was removed; otherwise no daemon could connect."""
+        if not os.path.exists(os.path.join(self._folder, SOCKET_NAME)):
+            with suppress(OSError):  # the disk cannot be written; tried again in a moment
+                renewed = listen(self._folder, SOCKET_NAME)
+                self._poll.unregister(self._listener)
+                self._listener.close()
+                self._listener = renewed
+                self._poll.register(self._listener, select.EPOLLIN)
 
     def _accept(self) -> None:
         connection, _ = self._listener.accept()  # OSError: the next iteration tries again

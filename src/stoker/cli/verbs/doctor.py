@@ -205,7 +205,12 @@ def _daemon(folder: str) -> Iterator[Finding]:
                           f"kill -CONT {pid}")  # fmt: skip
     if daemon is None or suspended:
         return
-    if not _answers(folder):
+    answers = _answers(folder)
+    if runner is not None and not os.path.exists(os.path.join(folder, "runner.sock")):
+        hint = "stoker daemon restart" if answers else f"kill -9 {runner}"
+        yield Finding("bad", f"the socket of the runner (pid {runner}) was removed",
+                      f"{hint}   (jobs continue)")  # fmt: skip
+    elif not answers:
         yield Finding("bad", f"the daemon (pid {daemon}) does not respond",
                       f"kill -9 {daemon} && stoker daemon start   (jobs continue)")  # fmt: skip
     elif (problem := status.problem(folder)) is not None:
