@@ -19,7 +19,7 @@ from stoker.supervisor import process_tags
 from stoker.supervisor.children import Children
 from stoker.supervisor.log_pool import LogPool
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
-from stoker.supervisor.spawn import Environment, encode_environment
+from stoker.supervisor.spawn import MAX_CONTEXTS, Environment, encode_environment
 from stoker.supervisor.start_batching import StartBatch
 from stoker.supervisor.subreaper import become_subreaper
 
@@ -63,6 +63,8 @@ class ForegroundJobs:
     def launch(self, order: Order, context: Context, lease: list[int]) -> None:
         base = self._contexts.get(order.context)
         if base is None:
+            if len(self._contexts) >= MAX_CONTEXTS:
+                self._contexts.clear()
             base = self._contexts[order.context] = encode_environment(context.env)
         env = base | encode_environment(order.env.items())
         if order.time_limit is not None:

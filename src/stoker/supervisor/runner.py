@@ -199,6 +199,8 @@ class Runner:
         if kind == "context":
             env = tuple((key, value) for key, value in fields["env"])
             context = from_fields(Context, fields)._replace(env=env)
+            if fields.get("forget_others"):  # it sends them again when it needs them
+                self._contexts.clear()
             self._contexts[fields["id"]] = (context, encode_environment(env))
         elif kind == "stop":
             self._children.stop(fields["attempt"], fields["reason"], fields.get("grace"))

@@ -23,6 +23,7 @@ from stoker.supervisor.journal import JournalRecord, read_journal, remove_before
 from stoker.supervisor.messages import AttemptStarted, Order, Refused, RunnerEvent, Stuck
 from stoker.supervisor.runner import SOCKET_NAME
 from stoker.supervisor.sockets import connect
+from stoker.supervisor.spawn import MAX_CONTEXTS
 from stoker.supervisor.wire import Wire, note
 
 _CONNECT_SECONDS = 10.0
@@ -132,8 +133,12 @@ class RunnerClient:
             self._refused.append(Refused(order.attempt, why))
             return
         if order.context not in self._known_contexts:
+            is_full = len(self._known_contexts) >= MAX_CONTEXTS
+            if is_full:
+                self._known_contexts.clear()
             self._known_contexts.add(order.context)
-            self._wire.send("context", {"id": order.context, **context._asdict()})
+            fields = {"id": order.context, "forget_others": is_full, **context._asdict()}
+            self._wire.send("context", fields)
         self._wire.send("launch", {"leases": len(lease), **order._asdict()}, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:

@@ -44,6 +44,7 @@ _HOST_ERRORS = (
 
 # Encoded once per context, because every job has about sixty variables.
 Environment = dict[bytes, bytes]
+MAX_CONTEXTS = 100  # that a parent of jobs keeps
 # (program, arguments, environment, descriptors as file actions) -> PID
 SpawnFunction = Callable[[bytes, list[bytes], Environment, list[tuple[int, int, int]]], int]
 _MFD_NOEXEC_SEAL = 8
