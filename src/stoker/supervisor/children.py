@@ -48,8 +48,11 @@ LEFTOVER_EXIT_SECONDS = 0.5
 LEFTOVER_GRACE_SECONDS = 2.0
 # Helpers of podman clean up after a container; they are not interrupted at once.
 _CONTAINER_GRACE_SECONDS = 10.0
-_LOG_CHECK_SECONDS = 2.0
 _NAMED = 3  # leftovers whose names are recorded
+_SAMPLE_SECONDS = 2.0
+# Between checks of the size of logs: short after a start, and while a log grows fast.
+_MIN_LOG_CHECK_SECONDS = 0.05
+_MAX_LOG_CHECK_SECONDS = 0.5
 # Poll interval for a start on a file system that may hang.
 _FIRST_POLL_SECONDS = 0.01
 _MAX_POLL_SECONDS = 1.0
@@ -93,7 +96,8 @@ class Children:
         self._to_terminate: list[RunningAttempt] = []  # to get SIGTERM after one pass over /proc
         self.stuck: list[Stuck] = []  # unkillable attempts, until the caller empties the list
         self._helper_pids: set[int] = set()
-        self._next_log_check = 0.0
+        self._next_log_check = self._next_sample = 0.0
+        self._log_check_seconds = _MIN_LOG_CHECK_SECONDS
         self._memory_peaks = MemoryPeaks(tag_base)
         self._oom_kills = OomKills()
         self._children_list = _open_children_list()
@@ -185,8 +189,7 @@ class Children:
             limits = Limits(order.memory_limit, order.cpu_limit, order.cgroup)
             self._cgroups.limit(order.attempt, attempt.pid, limits)
         attempt.mono = time.monotonic()
-        if not self._by_attempt:
-            self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
+        self._check_logs_soon(attempt.mono)
         if order.time_limit is not None:
             attempt.deadline = attempt.mono + order.time_limit
             if order.warn is not None:
@@ -247,8 +250,7 @@ class Children:
             return why
         attempt.mono = time.monotonic()
         attempt.cold_start = (context, env)
-        if not self._by_attempt:
-            self._next_log_check = attempt.mono + _LOG_CHECK_SECONDS
+        self._check_logs_soon(attempt.mono)
         self._by_attempt[order.attempt] = attempt
         return None
 
@@ -594,14 +596,31 @@ class Children:
         if to_kill:
             self._kill(to_kill, now)
         if now >= self._next_log_check:
-            self._next_log_check = now + _LOG_CHECK_SECONDS
+            self._check_logs(now)
+        if now >= self._next_sample:
+            self._next_sample = now + _SAMPLE_SECONDS
             measured = [id for id, one in self._by_attempt.items() if one.order.measures_memory]
             self._memory_peaks.sample(measured, now)
             self._oom_kills.sample()
-            for attempt in self._by_attempt.values():
-                if attempt.order.own_log and attempt.order.stdout is not None:
-                    cap_log(attempt.order.stdout, self._log_limit)
         return self.reap()
+
+    def _check_logs_soon(self, now: float) -> None:
+        """Called before an attempt is added."""
+        self._log_check_seconds = _MIN_LOG_CHECK_SECONDS
+        due = now + _MIN_LOG_CHECK_SECONDS
+        self._next_log_check = min(due, self._next_log_check) if self._by_attempt else due
+
+    def _check_logs(self, now: float) -> None:
+        """Cap the logs that are too long; if one grows fast, check again soon."""
+        is_fast = False
+        for attempt in self._by_attempt.values():
+            if attempt.order.own_log and attempt.order.stdout is not None:
+                size = cap_log(attempt.order.stdout, self._log_limit)
+                is_fast |= size - attempt.log_size > self._log_limit // 64
+                attempt.log_size = size
+        pause = _MIN_LOG_CHECK_SECONDS if is_fast else 2 * self._log_check_seconds
+        self._log_check_seconds = min(pause, _MAX_LOG_CHECK_SECONDS)
+        self._next_log_check = now + self._log_check_seconds
 
     def reap(self) -> list[Outcome]:
         """Reap exited processes; returns the attempts that have ended."""

@@ -117,29 +117,31 @@ def _remove(path: str) -> int:
     return freed
 
 
-def cap_log(path: str, limit: int) -> None:
-    """Punch a hole into the middle of a long log; start and end stay, at the same offsets."""
+def cap_log(path: str, limit: int) -> int:
+    """Punch a hole into the middle of a long log; start and end stay, at the same offsets.
+
+    Returns the size of the log, which the hole does not change; 0 if there is none.
+    """
     try:
         info = os.stat(path)
     except OSError:
-        return
-    if info.st_blocks * 512 <= limit:
-        return
+        return 0
     head = limit // 8 // _BLOCK * _BLOCK
     tail = limit // 2
     end = (info.st_size - tail) // _BLOCK * _BLOCK
-    if end <= head:
-        return
+    if info.st_blocks * 512 <= limit or end <= head:
+        return info.st_size
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return
+        return info.st_size
     try:
         _punch(descriptor, head, end - head)
     except OSError:
         pass  # no free descriptor to load libc with; the next check retries
     finally:
         os.close(descriptor)
+    return info.st_size
 
 
 def _punch(descriptor: int, offset: int, length: int) -> None:

@@ -24,9 +24,9 @@ class RunningAttempt:
 
     __slots__ = (
         "began", "code_note", "cold_start", "container", "control", "deadline", "failure", "grace",
-        "is_confirmed", "is_recorded", "kill_at", "kills", "lease", "leftover_at", "log", "mono",
-        "note", "order", "outcome", "pid", "poll_at", "reason", "report", "resume_at", "shell",
-        "tag", "warm_request", "warn_at",
+        "is_confirmed", "is_recorded", "kill_at", "kills", "lease", "leftover_at", "log",
+        "log_size", "mono", "note", "order", "outcome", "pid", "poll_at", "reason", "report",
+        "resume_at", "shell", "tag", "warm_request", "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -41,6 +41,7 @@ class RunningAttempt:
         self.deadline: float | None = None
         self.warn_at: float | None = None
         self.log: PooledLog | None = None
+        self.log_size = 0  # at the last check
         self.shell: str | None = None  # the shell that runs its command
         self.kill_at: float | None = None
         self.leftover_at: float | None = None  # when what outlives its first process gets SIGTERM
