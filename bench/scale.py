@@ -106,6 +106,9 @@ class SimulatedSlurm:
     def room(self, request: AllocationRequest, known: Sequence[Allocation]) -> int:
         return max(0, 1000 - len(known))
 
+    def most_seconds(self, request: AllocationRequest) -> float | None:
+        return None
+
     def poll_seconds(self) -> tuple[float, float]:
         return 2.0, 30.0
 

@@ -68,6 +68,14 @@ def test_backend_with_unfinished_jobs_is_not_removed(slurm_lab: SlurmLab) -> Non
     assert f"there is no backend `{BACKEND}`" in missing.stderr
 
 
+def test_partition_that_does_not_exist_is_refused(slurm_lab: SlurmLab) -> None:
+    words = ("backend", "add", "other", "slurm", "--option", "partition=nope")
+    refused = slurm_lab.run(*words, "--folder", str(slurm_lab.folder / "other"))
+    assert refused.returncode != 0
+    assert "Slurm has no partition `nope`; partitions: main" in refused.stderr
+    assert "other" not in slurm_lab.ok("backend", "ls")
+
+
 def test_backend_that_does_not_answer_is_not_added(
     fake_slurm: FakeSlurm, new_lab: Callable[..., Lab], tmp_path: Path
 ) -> None:

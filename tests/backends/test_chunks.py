@@ -16,6 +16,7 @@ from stoker.core.backends.chunks import (
     UNKNOWN_SECONDS,
     Candidate,
     divide,
+    needed_seconds,
 )
 from stoker.core.backends.nodes import DOWN, Node, impossible_reason
 from stoker.core.backends.options import check_options, split_options
@@ -185,6 +186,21 @@ def test_options_are_those_of_sbatch_unless_stoker_has_them() -> None:
     own, sbatch = split_options(options)
     assert own == {"python": "/opt/python", "max-jobs": "5"}
     assert sbatch == {"partition": "gpu", "exclusive": ""}
+
+
+@given(jobs=_jobs(), slots=st.integers(1, 20), most=st.floats(60, 1e5))
+def test_no_allocation_is_longer_than_the_engine_allows(
+    jobs: list[Candidate], slots: int, most: float
+) -> None:
+    by_id = {job.id: job for job in jobs}
+    chunks = divide(jobs, slots, most_seconds=most)
+    assert sorted(id for chunk in chunks for id in chunk.jobs) == list(by_id)
+    for chunk in chunks:
+        found = [by_id[id] for id in chunk.jobs]
+        if (chunk.time_limit or 0.0) > most:
+            assert chunk.is_single and (found[0].time_limit or 0.0) > most
+        if not chunk.is_single:  # else the worker would return a job that never fits
+            assert max(map(needed_seconds, found)) < most
 
 
 # -- the lines of a chunk ------------------------------------------------------------------------

@@ -217,6 +217,22 @@ def test_arrays_are_no_longer_than_slurm_allows(
     assert [lab.job(job)["exit_code"] for job in more] == [0, 7]
 
 
+def test_allocations_respect_the_time_limit_of_the_partition(
+    new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
+) -> None:
+    cluster = new_slurm(nodes=1, partitions={"main": "Default=YES", "short": "MaxTime=2"})
+    lab = new_slurm_lab(cluster, "partition=short")
+    runs = Executions(lab)
+    jobs = [lab.submit_on(runs.command())]
+    lab.finish()  # the next ones have a known length, and share an allocation
+    jobs += [*lab.submit_lines([runs.command()] * 20), lab.submit_on("-t", "2m", runs.command())]
+    lab.finish()
+    runs.check_once(jobs)
+    long = lab.submit_on("-t", "3m", "true")
+    words = "its time limit exceeds that of the partition"
+    wait_until(lambda: words in lab.ok("why", str(long)), 60, "the reason")
+
+
 # -- changes from outside ------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from itertools import islice
 
 from stoker.backends.chunk_files import JOBS, Header, LineReader, read_contexts
 from stoker.backends.chunk_jobs import ChunkJob, from_line
+from stoker.core.backends.chunks import Candidate, needed_seconds
 from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural
 from stoker.core.model import Context, Device, HostResources, JobSpec
@@ -87,8 +88,8 @@ class ChunkSource:
                 continue
             self._jobs[job.job] = job
             self._unread[job.job] = None
-            expected = job.spec.time_limit or (job.estimate or 0.0) * 2
-            self.longest = max(self.longest, expected)
+            known = Candidate(id=job.job, seconds=job.estimate, time_limit=job.spec.time_limit)
+            self.longest = max(self.longest, needed_seconds(known))
 
     # -- the source ------------------------------------------------------------------------------
 

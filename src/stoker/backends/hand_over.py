@@ -215,6 +215,7 @@ class HandOver:
             candidates, self._slots(request), backlog=self._backlog(has_more),
             grace=self._settings.grace,
             is_single=request.nodes > 1 or _is_script(request.options),
+            most_seconds=self._backend.most_seconds(_wanted(request)),
         )[:room]  # fmt: skip
         by_id = {job.id: job for job in jobs}
         is_changed = False

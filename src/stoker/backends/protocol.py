@@ -87,6 +87,9 @@ class Backend(Protocol):
         `known`: all allocations that have not ended.
         """
 
+    def most_seconds(self, request: AllocationRequest) -> float | None:
+        """The longest time limit that the engine allows for this request; None: any."""
+
     def poll_seconds(self) -> tuple[float, float]:
         """Seconds between two polls: after a change, and at most while nothing changes."""
 

@@ -117,6 +117,9 @@ class RayBackend:
         alike = [one for one in requests if (one.gpus, one.nodes) == kind]
         return max(0, 2 * max(1, slots // request.nodes) - len(alike))
 
+    def most_seconds(self, request: AllocationRequest) -> float | None:
+        return None
+
     def poll_seconds(self) -> tuple[float, float]:
         seconds = _BUSY_POLL_SECONDS if self._actors.is_busy else _POLL_SECONDS
         return seconds, seconds

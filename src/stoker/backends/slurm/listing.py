@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 from stoker.backends.protocol import ENDED, PENDING, RUNNING, UNKNOWN, Status
 from stoker.core.backends.nodes import DOWN, DRAINED, UP, Node
+from stoker.core.formats.durations import parse_duration
 from stoker.core.record import Record
+from stoker.errors import UsageError
 
 # Job name first: it holds our token. The array id is %F, the task or range of tasks %K.
 SQUEUE_FORMAT = "%j|%F|%K|%T|%r|%N"
@@ -60,6 +62,14 @@ _REASONS = {
     "Cleaning": "being requeued",
     "None": "not considered by Slurm yet",
 }  # fmt: skip
+
+PARTITION_FORMAT = "%P|%l"
+
+
+class Partition(Record):
+    name: str
+    is_default: bool
+    seconds: float | None  # the longest time limit of a job; None: any
 
 
 class Listed(Record):
@@ -140,6 +150,32 @@ def pending_words(reason: str) -> str:
     key = code.partition(",")[0] if code.startswith("ReqNodeNotAvail") else code
     words = _REASONS.get(key)
     return f"{words} ({code})" if words is not None else code.replace("_", " ")
+
+
+def parse_partitions(text: str) -> list[Partition]:
+    """The lines of `sinfo -a -o PARTITION_FORMAT`.
+
+    >>> parse_partitions("gpu*|1-00:00:00\\nlong|infinite\\n")
+    [Partition(name='gpu', is_default=True, seconds=86400.0), Partition(name='long', \
+is_default=False, seconds=None)]
+    """
+    found = []
+    for line in text.splitlines():
+        name, _, limit = line.strip().partition("|")
+        found.append(Partition(name.rstrip("*"), name.endswith("*"), parse_limit(limit)))
+    return found
+
+
+def parse_limit(text: str) -> float | None:
+    """Seconds of a time limit of Slurm; None if there is none.
+
+    >>> parse_limit("90"), parse_limit("1:30"), parse_limit("infinite")
+    (5400.0, 90.0, None)
+    """
+    try:
+        return parse_duration(f"{text}m" if text.isdigit() else text) or None
+    except UsageError:
+        return None
 
 
 def parse_nodes(text: str) -> list[Node]:

@@ -26,10 +26,14 @@ from stoker.backends.protocol import (
 )
 from stoker.backends.slurm.commands import run_slurm
 from stoker.backends.slurm.listing import (
+    PARTITION_FORMAT,
     SINFO_FORMAT,
     SQUEUE_FORMAT,
     Listed,
+    Partition,
+    parse_limit,
     parse_nodes,
+    parse_partitions,
     parse_queue,
     status_of,
 )
@@ -58,6 +62,7 @@ class SlurmBackend:
         self._min_job_age = 0.0  # seconds for which Slurm lists jobs that have ended
         self._pending: dict[str, float] = {}  # tasks that were listed as pending, and when
         self._has_accounting = True
+        self._partitions: list[Partition] = []
 
     def _run(self, argv: list[str], stdin: str | None = None) -> str:
         return run_slurm(argv, stdin, self._environment)
@@ -65,8 +70,17 @@ class SlurmBackend:
     # -- capacity --------------------------------------------------------------------------------
 
     def nodes(self) -> list[Node]:
+        self._partitions = parse_partitions(
+            self._run(["sinfo", "-h", "-a", "-o", PARTITION_FORMAT])
+        )
         argv = ["sinfo", "-h", "-N", "-O", SINFO_FORMAT]
         if "partition" in self._sbatch:
+            known = [one.name for one in self._partitions]
+            for name in self._sbatch["partition"].split(","):
+                if name not in known:
+                    raise Rejected(
+                        f"Slurm has no partition `{name}`; partitions: {', '.join(known) or '-'}"
+                    )
             argv += ["-p", self._sbatch["partition"]]
         return parse_nodes(self._run(argv))
 
@@ -84,6 +98,18 @@ class SlurmBackend:
 
     def room(self, request: AllocationRequest, known: Sequence[Allocation]) -> int:
         return max(0, self.limits().allocations - len(known))
+
+    def most_seconds(self, request: AllocationRequest) -> float | None:
+        options = {**self._sbatch, **_pairs(request.options)}
+        names = options.get("partition", "").split(",")
+        used = [
+            one for one in self._partitions
+            if (one.name in names if "partition" in options else one.is_default)
+        ]  # fmt: skip
+        limits = [one.seconds for one in used if one.seconds is not None]
+        most = max(limits) if limits and len(limits) == len(used) else None
+        given = parse_limit(options.get("time", ""))
+        return given if most is None or (given is not None and given < most) else most
 
     def poll_seconds(self) -> tuple[float, float]:
         return _FIRST_POLL, _MAX_POLL

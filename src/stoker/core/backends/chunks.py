@@ -14,7 +14,7 @@ allocation that waits in the engine's queue binds its jobs. So:
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import ceil
+from math import ceil, inf
 
 from stoker.core.record import Record
 
@@ -51,30 +51,62 @@ def divide(
     backlog: float = 0.0,
     grace: float = 10.0,
     is_single: bool = False,
+    most_seconds: float | None = None,
 ) -> list[Chunk]:
     """Divide jobs with equal requests into chunks.
 
     `slots`: how many of them the backend can run at the same time. `backlog`: seconds of work that
     the backend has already, or that follows. `is_single`: an allocation for each, whatever their
-    length.
+    length. `most_seconds`: the longest time limit that the engine allows. A job that may need most
+    of it has an allocation of its own; if its own time limit is longer, the engine says that it
+    never starts.
     """
+    most = inf if most_seconds is None else most_seconds
+    long = {job.id for job in jobs if needed_seconds(job) + _overhead(grace) > most}
+    chunks = [_single(job, grace) for job in jobs if job.id in long]
+    fitting = [job for job in jobs if job.id not in long]
+    chunks += _divide(fitting, slots, backlog, grace, is_single, most)
+    limits = {job.id: job.time_limit or 0.0 for job in jobs}
+    return [
+        chunk._replace(time_limit=most)
+        if (chunk.time_limit or 0.0) > most >= limits[chunk.jobs[0]]
+        else chunk
+        for chunk in chunks
+    ]
+
+
+def needed_seconds(job: Candidate) -> float:
+    """How long a worker expects a job to run at most, when it decides whether to start it."""
+    return job.time_limit or 2 * (job.seconds or 0.0)
+
+
+def _divide(
+    jobs: Sequence[Candidate],
+    slots: int,
+    backlog: float,
+    grace: float,
+    is_single: bool,
+    most: float,
+) -> list[Chunk]:
     if is_single:
         return [_single(job, grace) for job in jobs]
     long = [job for job in jobs if job.seconds is not None and job.seconds >= LONG_SECONDS]
     short = [job for job in jobs if job.seconds is not None and job.seconds < LONG_SECONDS]
     unknown = [job for job in jobs if job.seconds is None]
     chunks = [_single(job, grace) for job in long]
-    chunks += [_shared(some, grace) for some in _guided(short, max(1, slots), backlog)]
+    chunks += [_shared(some, grace) for some in _guided(short, max(1, slots), backlog, most)]
     chunks += [_shared(some, grace) for some in _dealt(unknown, max(1, slots))]
     return chunks
 
 
-def _guided(jobs: Sequence[Candidate], slots: int, backlog: float) -> Iterator[Sequence[Candidate]]:
+def _guided(
+    jobs: Sequence[Candidate], slots: int, backlog: float, most: float
+) -> Iterator[Sequence[Candidate]]:
     """Jobs of known length, in order, in chunks of decreasing length."""
     left = backlog + sum(job.seconds or 0.0 for job in jobs)
     first = 0
     while first < len(jobs):
-        wanted = min(MOST_SECONDS, max(_WORTH_SECONDS, left / (2 * slots)))
+        wanted = min(MOST_SECONDS, most / 2, max(_WORTH_SECONDS, left / (2 * slots)))
         work, end = 0.0, first
         while end < len(jobs) and work < wanted and end - first < MAX_JOBS:
             work += jobs[end].seconds or 0.0
