@@ -75,13 +75,28 @@ def test_batch_script_runs_on_its_first_node_with_the_options_of_slurm(
         "#SBATCH --nodes=2 --ntasks-per-node=2 --gres=gpu:2\n"
         "#SBATCH --partition=main --cpus-per-task=2 --time=5\n"
         "echo first $SLURM_JOB_PARTITION $SLURM_NNODES $SLURM_CPUS_PER_TASK\n"
+        "echo $SLURM_JOB_NAME $SLURM_SUBMIT_DIR\n"
         "srun --mpi=none sh -c 'echo task $SLURM_PROCID'\n"
     )
     job = slurm_lab.submit_on(str(script))
     slurm_lab.wait_for(job, "done")
-    first, *tasks = slurm_lab.log(job).splitlines()
+    first, named, *tasks = slurm_lab.log(job).splitlines()
     assert first == "first main 2 2"
+    assert named == f"job.sh {slurm_lab.folder}"
     assert sorted(tasks) == [f"task {number}" for number in range(4)]
+
+
+def test_job_on_one_node_does_not_look_like_a_task_of_srun(slurm_lab: SlurmLab) -> None:
+    """Lightning, for example, then starts a process for each GPU itself."""
+    words = ("--gpus", "4", "--name", "mine", "env | grep ^SLURM | sort")
+    job = slurm_lab.submit_on(*words)
+    slurm_lab.wait_for(job, "done")
+    found = dict(line.split("=", 1) for line in slurm_lab.log(job).splitlines())
+    of_tasks = ("SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS", "SLURM_PROCID", "SLURM_LOCALID")
+    assert not [key for key in found if key.startswith((*of_tasks, "SLURM_STEP", "SLURM_ARRAY"))]
+    assert found["SLURM_JOB_NAME"] == "mine"
+    assert found["SLURM_SUBMIT_DIR"] == str(slurm_lab.folder)
+    assert found["SLURM_JOB_ID"].isdigit() and found["SLURM_JOB_NODELIST"] == "n1"
 
 
 def test_each_node_of_a_job_has_the_cores_that_it_reserves(slurm_lab: SlurmLab) -> None:

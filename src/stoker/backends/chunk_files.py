@@ -58,6 +58,7 @@ class Header(Record):
     unknown_seconds: float | None = None  # start no further job after this long
     nodes: int = 1
     launches_everywhere: bool = False  # the command is started on each of several nodes
+    is_script: bool = False  # a batch script, which starts tasks with `srun`
 
 
 def batches_folder(files: str, backend: str) -> str:

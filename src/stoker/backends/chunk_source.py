@@ -15,6 +15,7 @@ from stoker.core.backends.chunks import Candidate, needed_seconds
 from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural
 from stoker.core.model import Context, Device, HostResources, JobSpec
+from stoker.core.snapshot_context import original_folder
 from stoker.errors import Unavailable
 from stoker.store.submit import Copied, Submission
 from stoker.supervisor.logs import job_folder
@@ -26,6 +27,12 @@ _ENGINE_PREFIXES = ("SLURM_", "SLURMD_", "SBATCH_", "RAY_")
 _NOT_PASSED = frozenset((
     "SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN",
 ))  # fmt: skip
+# Of the batch step and of the array of allocations. A job that has them seems to be a task that
+# `srun` started: Lightning then expects as many tasks as GPUs.
+_OF_TASKS = (
+    "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_TASK_PID", "SLURM_PROCID",
+    "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_STEP", "SLURM_ARRAY_",
+)  # fmt: skip
 
 
 class ChunkSource:
@@ -130,6 +137,9 @@ class ChunkSource:
             own = dict(job.spec.variables).get("STOKER_CHECKPOINT_DIR")  # of a trial
             os.makedirs(own or f"{folder}/checkpoints", 0o700, exist_ok=True)
         spec = job.spec._replace(context=self._context(job.context), request=request)
+        if "SLURM_JOB_ID" in os.environ:
+            name = spec.name or os.path.basename(spec.argv[0].partition(" ")[0])
+            spec = spec._replace(variables=(("SLURM_JOB_NAME", name), *spec.variables))
         return self._on_all_nodes(spec) if self.header.launches_everywhere else spec
 
     def _on_all_nodes(self, spec: JobSpec) -> JobSpec:
@@ -154,14 +164,18 @@ class ChunkSource:
 
     def _context(self, id: int) -> Context:
         if id not in self._contexts:
-            own = tuple(
-                (key, value) for key, value in os.environ.items()
+            has_tasks = self.header.is_script or self.header.launches_everywhere
+            own = {
+                key: value for key, value in os.environ.items()
                 if key.startswith(_ENGINE_PREFIXES) and key not in _NOT_PASSED
-            )  # fmt: skip
+                and (has_tasks or not key.startswith(_OF_TASKS))
+            }  # fmt: skip
             for known, context in read_contexts(self._folder).items():
                 env = {key: value for key, value in context.env
                        if not key.startswith(_ENGINE_PREFIXES)}  # fmt: skip
-                merged = tuple({**env, **dict(own)}.items())
+                if "SLURM_JOB_ID" in own:  # sbatch was called in another folder
+                    own["SLURM_SUBMIT_DIR"] = original_folder(context)
+                merged = tuple({**env, **own}.items())
                 self._contexts.setdefault(known, context._replace(env=merged))
         return self._contexts[id]
 

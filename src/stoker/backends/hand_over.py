@@ -313,6 +313,7 @@ class HandOver:
             unknown_seconds=chunk.unknown_seconds,
             nodes=wanted.nodes,
             launches_everywhere=wanted.nodes > 1 and not _is_script(wanted.options),
+            is_script=_is_script(wanted.options),
         )
         used = {job.context for job in jobs}
         made = {id: contexts.load_context(self._db, id) for id in used}
