@@ -81,6 +81,14 @@ def test_job_submitted_by_a_job_does_not_inherit_its_variables(lab: Lab, tmp_pat
     assert env["STOKER_JOB_ID"] == str(job)
 
 
+def test_signal_reaches_a_shell_with_a_trap_for_it(lab: Lab) -> None:
+    text = "trap 'echo saved; exit 5' USR1; while :; do sleep 0.05; done"
+    job = lab.submit("--time-limit", "60s", "--signal", "USR1@58s", text)
+    lab.wait_until(lambda: lab.state(job) == "failed")
+    assert lab.job(job)["exit_code"] == 5
+    assert lab.log(job).endswith("saved\n")  # the shell also says that its `sleep` was killed
+
+
 @pytest.mark.parametrize("flag", ["--restartable", "--retries=1", "--signal=USR1@1"])
 def test_checkpoint_folder_exists(lab: Lab, flag: str) -> None:
     limit = ["--time-limit", "1h"] if "signal" in flag else []

@@ -537,13 +537,20 @@ class Children:
         """Send the signal that announces the time limit, as requested by the job.
 
         Only the program itself gets it: most worker processes would die of it, and so would a shell
-        that is waiting for the program.
+        that is waiting for the program, unless its text has a `trap` for it.
         """
         attempt.warn_at = None
         assert attempt.order.warn is not None
         warning = parse_warning(attempt.order.warn)
         shell = None if warning.is_for_shell else attempt.shell
-        for pid in job_processes.programs(attempt.pid, shell):
+        pids = job_processes.programs(attempt.pid, shell)
+        if (
+            attempt.pid not in pids
+            and _has_trap(attempt.order.argv[0], warning.signal)
+            and job_processes.catches(attempt.pid, warning.signal)
+        ):
+            pids.append(attempt.pid)
+        for pid in pids:
             process = read_process(pid)
             if process is not None:
                 kill_processes.send(process, warning.signal)
@@ -805,6 +812,13 @@ def _peak(kilobytes: int) -> int:
     Before exec, the child was a copy of this process, and the kernel counts that too.
     """
     return kilobytes if kilobytes > resource.getrusage(resource.RUSAGE_SELF).ru_maxrss else 0
+
+
+def _has_trap(text: str, number: int) -> bool:
+    """Whether a shell text sets a trap for a signal. (bash has a handler after `trap … EXIT`.)"""
+    name = signal.Signals(number).name.removeprefix("SIG")
+    lines = (line.partition("trap ")[2].upper() for line in text.splitlines())
+    return any(name in line or str(number) in line.split() for line in lines)
 
 
 def _remove_empty_folder(order: Order) -> None:

@@ -220,6 +220,16 @@ def programs(pid: int, shell: str | None) -> list[int]:
     return [pid]
 
 
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            mask = next(line for line in file if line.startswith("SigCgt:"))
+    except (OSError, StopIteration):
+        return False
+    return bool(int(mask.split()[1], 16) >> (number - 1) & 1)
+
+
 def all_processes(base: int, root: int | None = None) -> list[Process]:
     found = processes_by_attempt(base, root=root)
     return [process for processes in found.values() for process in processes]
