@@ -39,6 +39,8 @@ def _answer(lab: Lab, words: tuple[str, ...], question: str, answer: bytes) -> t
          "1 job removed"),
         (("rerun", "--failed", "--hold"), "rerun 2 failed jobs (3, 4)", "nothing was resubmitted",
          "2 jobs resubmitted: 3 as 5, 4 as 6"),
+        (("sweep", "--hold", "echo {x}", "x=range(1001)"), "queue 1,001 trials",
+         "no trial was queued", "1001 trials"),
     ],
 )  # fmt: skip
 def test_command_asks_on_a_terminal(

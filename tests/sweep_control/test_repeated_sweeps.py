@@ -313,7 +313,7 @@ def test_dry_run_of_a_complete_sweep_names_the_sweep(lab: Lab) -> None:
 
 
 def test_progress_is_shown_on_a_terminal_while_trials_are_added(lab: Lab) -> None:
-    words = ("sweep", "--hold", "-q", "echo {x}", "x=range(2500)")
+    words = ("sweep", "--hold", "-q", "-y", "echo {x}", "x=range(2500)")
     assert lab.run(*words, "-n", "piped").stderr == ""
     terminal = shown(lab, *words, "-n", "typed")
     assert "added 2500 of 2500 trials" in terminal

@@ -371,3 +371,14 @@ def test_two_commands_of_one_sweep_are_distinguished(lab: Lab) -> None:
     assert rows(lab, "two")[0]["y"] == 11  # by its own command
     sweep(lab, one, "x=1,2", "--name", "two")
     assert f"  command   {one}\n  earlier   {other}\n" in lab.ok("sweep", "show", "two")
+
+
+def test_script_must_confirm_a_large_grid(lab: Lab) -> None:
+    words = ("sweep", "--hold", "-n", "s", "echo {x}")
+    done = lab.run(*words, "x=range(1001)")
+    assert done.returncode == 2 and "this sweep has 1,001 new trials" in done.stderr
+    assert "hint: to queue them all, add -y; for fewer: --trials N" in done.stderr
+    assert lab.run("sweep", "show", "s").returncode != 0
+    lab.ok(*words, "x=range(1001)", "-y")
+    lab.ok(*words, "x=range(1500)")  # only 499 are new
+    lab.ok("sweep", "--hold", "-n", "t", "-N", "1200", "echo {x}", "x=range(5000)")

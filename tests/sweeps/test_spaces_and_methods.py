@@ -227,3 +227,11 @@ def test_generated_name_has_two_words_and_depends_on_the_seed() -> None:
 def test_ambiguous_sweep_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
         names.check(name)
+
+
+@pytest.mark.parametrize("method", ["random", "lhs"])
+def test_random_sample_of_a_large_space_needs_a_count(method: str) -> None:
+    assert len(list(points(sweep("a=range(100)", method=method, seed=1)))) == 100
+    with pytest.raises(UsageError, match=f"method {method} needs --trials N: .* 57,788 points"):
+        points(sweep("a=range(57788)", method=method, seed=1))
+    assert len(list(points(sweep("a=range(57788)", method=method, seed=1, trials=3)))) == 3

@@ -34,8 +34,10 @@ def print_marked(count: int) -> None:
 
 def is_asked(parsed: Parsed) -> bool:
     """Whether `is_confirmed` asks."""
-    if parsed["yes"] or parsed["json"]:
-        return False
+    return not parsed["yes"] and not parsed["json"] and can_ask()
+
+
+def can_ask() -> bool:
     return bool(sys.stdin and sys.stdin.isatty() and sys.stderr.isatty())
 
 

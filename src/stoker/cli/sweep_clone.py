@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.cli.sweep_command import (
     adding_trials,
+    is_wanted,
     read_conditions,
     read_early_stop,
     report,
@@ -23,7 +24,7 @@ from stoker.sweeps import arguments, names
 from stoker.sweeps.edited_space import edited_space
 from stoker.sweeps.spec import SweepSpec
 
-_NOT_FOR_CLONES = ("failed", "kill", "jobs", "yes", "point", "sync")
+_NOT_FOR_CLONES = ("failed", "kill", "jobs", "point", "sync")
 _FIELDS = ("method", "trials", "seed", "metric", "max_parallel", "max_fails")
 
 
@@ -54,6 +55,8 @@ def clone(queue: Queue, words: list[str], parsed: Parsed) -> int:
         preview = lifecycle.preview(queue, spec, base)
         return show_preview(queue, preview, base, parsed)
     same_fails = row.same_fails or 0 if parsed["same_fails"] is None else parsed["same_fails"]
+    if not is_wanted(lifecycle.count_new(queue, spec, base), parsed):
+        return 1
     with adding_trials(spec) as on_progress:
         started = lifecycle.start(queue, spec, base, same_fails, on_progress=on_progress)
     report(started, spec, parsed)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from stoker.cli.confirmation import can_ask, is_confirmed
 from stoker.cli.job_flags import refuse_sync, sweep_base
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
@@ -36,7 +37,8 @@ from stoker.sweeps.template.template import check_shell
 from stoker.sweeps.values import point_from_json
 
 _SHOWN_RANGES = 10
-_ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm", "yes": "rm", "point": "add"}
+_MAX_UNASKED = 1000  # trials of a grid that are queued without a question
+_ACTION_OF = {"failed": "rerun", "kill": "stop", "jobs": "rm", "point": "add"}
 
 
 def run(parsed: Parsed) -> int:
@@ -55,6 +57,9 @@ def run(parsed: Parsed) -> int:
         return _dry_run(queue, spec, base, parsed, is_suggested)
     if spec.template.shell:
         check_shell(base.context.shell)
+    new = lifecycle.count_new(queue, spec, base, is_suggested=is_suggested)
+    if not is_wanted(new, parsed):
+        return 1
     try:
         with adding_trials(spec) as on_progress:
             started = lifecycle.start(
@@ -68,6 +73,17 @@ def run(parsed: Parsed) -> int:
         _print_notes(spec, started.listed)
     report(started, spec, parsed)
     return 0
+
+
+def is_wanted(new: int, parsed: Parsed) -> bool:
+    """Ask before many trials are queued that no one counted; raises UsageError in a script."""
+    if new <= _MAX_UNASKED or parsed["yes"]:
+        return True
+    if not can_ask() or parsed["json"]:
+        raise UsageError(
+            f"this sweep has {new:,} new trials", "to queue them all, add -y; for fewer: --trials N"
+        )
+    return is_confirmed(parsed, f"queue {new:,} trials", "no trial was queued")
 
 
 @contextmanager

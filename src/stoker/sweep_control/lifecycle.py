@@ -223,6 +223,15 @@ def preview(
     return SweepPreview(name, known, given, new, missing, len(points))
 
 
+def count_new(queue: Queue, given: SweepSpec, base: JobSpec, *, is_suggested: bool = False) -> int:
+    """About how many trials `start` would add; 0 if they were counted, as for adaptive search."""
+    if given.method in ADAPTIVE or given.trials is not None:
+        return 0
+    known = _find_sweep(queue.db, given, base.context, is_suggested)[0]
+    before = 0 if known is None else sweeps.count_trials(queue.db, known.id)
+    return max(0, (given.space.size.points or 0) - before)
+
+
 def _included(known: SweepRow | None, given: SweepSpec) -> Iterator[Point]:
     """Yield the added points, and those of new finite [[include]] tables, in an adaptive sweep.
 

@@ -16,6 +16,7 @@ from stoker.sweeps.search_space import MAX_GRID_SIZE, Space
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec
 from stoker.sweeps.values import Point, point_key
 
+_MAX_UNCOUNTED = 100  # points that random and lhs list without --trials
 _MAX_REPEATS = 10_000  # stop sampling after this many known points in a row
 
 
@@ -35,6 +36,13 @@ def points(spec: SweepSpec, count: int | None = None) -> Iterator[Point]:
         how = "the sweep samples it at random and" if spec.method == "random" else "method lhs"
         raise UsageError(
             f"`{name}` is continuous, so {how} needs --trials N", "for example: --trials 100"
+        )
+    size = spec.space.size
+    if wanted is None and spec.method in ("random", "lhs") and (size.points or 0) > _MAX_UNCOUNTED:
+        raise UsageError(
+            f"method {spec.method} needs --trials N: the space has {size} points",
+            "for example: --trials 100; for all points: --method shuffled",
+            "trials",
         )
     found = islice(_all(spec), wanted)
     return chain(found, spec.points) if count is None else found

@@ -45,7 +45,7 @@ VERB = Verb(
             Option("--failed", "with rerun: all failed and lost trials"),
             Option("--kill", "with stop: cancel running trials too"),
             Option("--jobs", "with rm: remove the jobs, logs and folders too"),
-            Option("-y --yes", "with rm: do not ask for confirmation (only asked on a terminal)"),
+            Option("-y --yes", "do not ask before rm, or before more than 1,000 trials are queued"),
             Option("--starred", "with ls: only sweeps with a star"),
             Option("--priority", "jobs with higher priority start first (default: 0)", "N",
                    whole_number),
