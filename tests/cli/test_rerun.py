@@ -74,3 +74,38 @@ def test_rerun_writes_to_its_own_file(lab: Lab) -> None:
     assert [(lab.folder / f"out-{n}.txt").read_text() for n in (1, 2)] == ["1\n", "2\n"]
     assert lab.job(2)["stdout"].endswith("/out-2.txt")
     assert lab.ok("log", "2") == "2\n"
+
+
+def test_rerun_changes_the_request_with_the_options_of_edit(lab: Lab) -> None:
+    lab.wait(lab.submit("--time-limit", "1h", "echo $LR; exit 1"))
+    lab.ok("rerun", "1", "--time-limit", "8h", "--env", "LR=0.5", "-n", "again", "--retries", "0")
+    lab.wait(2)
+    job = lab.job(2)
+    assert (job["time_limit"], job["name"], job["rerun_of"]) == (8 * 3600, "again", 1)
+    assert lab.log(2) == "0.5\n"
+    refused(
+        lab.run("rerun", "1", "--gpus", "99"), 65,
+        "the job requests 99 GPUs, but this host has 2 GPUs", "use --gpus 2 or fewer",
+    )  # fmt: skip
+    refused(lab.run("rerun", "1", "--after", "77"), 1, "there is no job 77 to wait for",
+            "`stoker ls` shows the jobs")  # fmt: skip
+    assert set(lab.states()) == {1, 2}
+    lab.ok("rerun", "1", "--hold", "--priority", "3")
+    assert (lab.state(3), lab.job(3)["priority"]) == ("held", 3)
+
+
+def test_rerun_with_resume_finds_the_checkpoints_of_the_old_job(lab: Lab) -> None:
+    script = "cd $STOKER_CHECKPOINT_DIR && cat last && exit 0; mkdir -p $STOKER_CHECKPOINT_DIR;"
+    lab.wait(lab.submit(f"{script} echo 41 > $STOKER_CHECKPOINT_DIR/last; exit 1"))
+    lab.ok("rerun", "--resume", "1")
+    assert lab.wait(2) == 0
+    assert lab.log(2).endswith("41\n")
+    lab.ok("rm", "1")
+    lab.ok("rerun", "--resume", "2")
+    assert lab.wait(3) == 0
+    lab.wait(lab.submit("true"))
+    folder = lab.state_dir / "jobs/0/4/checkpoints"
+    refused(lab.run("rerun", "--resume", "4"), 1,
+            f"job 4 has no checkpoints: there is no folder `{folder}`",
+            "rerun it without --resume: stoker rerun 4")  # fmt: skip
+    assert set(lab.states()) == {2, 3, 4}

@@ -40,6 +40,11 @@ def output_folder(settings: Settings, row: JobRow) -> str:
     return row.output_dir or job_folder(row.files_dir or settings.state_dir, row.id)
 
 
+def checkpoint_folder(settings: Settings, row: JobRow) -> str:
+    """$STOKER_CHECKPOINT_DIR of a job; it may not exist."""
+    return os.path.join(output_folder(settings, row), "checkpoints")
+
+
 def list_artifacts(settings: Settings, row: JobRow) -> Artifacts:
     """The files of a job, by path; at most `LIMITS.max_entries`."""
     folder = output_folder(settings, row)

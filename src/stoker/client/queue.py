@@ -253,6 +253,22 @@ class Queue:
         """Change a job that has not started; see `store/edits.py`."""
         from stoker.store.edits import edit
 
+        self.check_changes(request)
+        code = None if cwd is None else self.code.of(Context(cwd, (), 0, ""))
+        self.record_restart()
+        edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after, code=code)
+        self.wake_daemon()
+
+    def check_changes(
+        self,
+        request: Request | None,
+        after: tuple[Dependency | AfterSelector, ...] | None = None,
+    ) -> None:
+        """Raise what `edit` raises for a request or dependencies that are not possible."""
+        if after:
+            from stoker.store.needed_jobs import needed_jobs
+
+            needed_jobs(self.db, after)
         if request is not None:
             from stoker.client.job_options import as_flag
 
@@ -265,10 +281,6 @@ class Queue:
 
                 check_possible(request, self.devices(), as_flag)
                 check_host_possible(request, known_resources(self.db, self.settings), as_flag)
-        code = None if cwd is None else self.code.of(Context(cwd, (), 0, ""))
-        self.record_restart()
-        edit(self.db, job, values, time.time(), request, cwd=cwd, env=env, after=after, code=code)
-        self.wake_daemon()
 
     def set_array_limit(self, array: int, most: int | None) -> None:
         """Change how many jobs of an array run at once; None: no limit."""

@@ -7,11 +7,10 @@ A run is one job, or one trial of a sweep with its newest job. `stoker results A
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stoker.client.artifacts import output_folder
+from stoker.client.artifacts import checkpoint_folder, output_folder
 from stoker.client.reports import JobFiles, Reported, job_reports, sweep_reports
 from stoker.core.formats.command_params import command_params
 from stoker.core.formats.selectors import parse_selector
@@ -257,10 +256,9 @@ def job_values(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """What a program reads about a job: `params`, the last values of its `metrics`, and the folders
     `output_dir` and `checkpoint_dir`, which may not exist."""
     (run,) = RunSelector(db, JobFiles(settings.state_dir)).jobs([row.id]).runs
-    output = output_folder(settings, row)
     return {
         "params": dict(run.row.params),
         "metrics": dict(run.row.metrics),
-        "output_dir": output,
-        "checkpoint_dir": os.path.join(output, "checkpoints"),
+        "output_dir": output_folder(settings, row),
+        "checkpoint_dir": checkpoint_folder(settings, row),
     }

@@ -31,6 +31,10 @@ from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings
 from stoker.store import job_queries
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 
 def _begin(text: str) -> float:
     return 0.0 if text == "now" else parse_time(text, time.time())
@@ -135,8 +139,26 @@ def run(parsed: Parsed) -> int:
             f"job {row.id} {state_words(row.state)}; only a waiting job can be edited",
             f"after `stoker cancel {row.id}`, {copy}" if row.state in ACTIVE else copy,
         )
+    changes = changes_of(queue, parsed, row.request)
+    if changes is None:
+        before = display(row.argv, row.shell)
+        text = _in_editor(before)
+        if text == before:
+            return _report(parsed, f"job {row.id} is unchanged", None)
+        changes = {"values": _command(text)}
+    queue.edit(row.id, **changes)
+    words = ""
+    if changes.get("after"):
+        from stoker.client.after_views import waits_for_words
+
+        words = f"; it waits for {waits_for_words(queue.db, row.id)}"
+    return _report(parsed, f"job {row.id} changed{words}", row.id)
+
+
+def changes_of(queue: Queue, parsed: Parsed, request: Request) -> dict[str, Any] | None:
+    """The options as arguments of `Queue.edit`, for a job with this request; None without any."""
     values: dict[str, object] = {}
-    request = _changed_request(parsed, row.request)
+    new_request = _changed_request(parsed, request)
     for key in ("priority", "retries"):
         if parsed[key] is not None:
             values[key] = parsed[key]
@@ -148,30 +170,23 @@ def run(parsed: Parsed) -> int:
         values["time_limit"] = parsed["time_limit"] or None
     if parsed["notify"] is not None:
         values["notify"] = _notify(parsed, queue.settings)
+    if parsed["command"] is not None:
+        values |= _command(parsed["command"])
     after = None
     if parsed["after"] is not None:
         after = tuple(dependency for some in parsed["after"] for dependency in some)
     cwd, env = _folder(parsed["cwd"]), tuple(pair for some in parsed["env"] or () for pair in some)
-    text = parsed["command"]
-    has_flags = bool(values or env) or any(given is not None for given in (request, cwd, after))
-    if text is None and not has_flags:
-        before = display(row.argv, row.shell)
-        text = _in_editor(before)
-        if text == before:
-            return _report(parsed, f"job {row.id} is unchanged", None)
-    if text is not None:
-        if not text.strip() or "\0" in text:
-            raise UsageError(
-                "the command is empty" if not text.strip() else "the command contains a NUL byte"
-            )
-        values["argv"], values["shell"] = pack_words((text,)), 1
-    queue.edit(row.id, values, request, cwd=cwd, env=env, after=after)
-    words = ""
-    if after:
-        from stoker.client.after_views import waits_for_words
+    if not (values or env) and all(given is None for given in (new_request, cwd, after)):
+        return None
+    return {"values": values, "request": new_request, "cwd": cwd, "env": env, "after": after}
 
-        words = f"; it waits for {waits_for_words(queue.db, row.id)}"
-    return _report(parsed, f"job {row.id} changed{words}", row.id)
+
+def _command(text: str) -> dict[str, object]:
+    if not text.strip() or "\0" in text:
+        raise UsageError(
+            "the command is empty" if not text.strip() else "the command contains a NUL byte"
+        )
+    return {"argv": pack_words((text,)), "shell": 1}
 
 
 def _edit_array(queue: Queue, parsed: Parsed, ids: list[int]) -> int:

@@ -7,6 +7,8 @@ from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
+from stoker.cli.verbs import edit
+from stoker.client.checkpoints import check_checkpoints, copy_checkpoints
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.states import FINAL
@@ -18,17 +20,21 @@ _SHOWN = 10
 VERB = Verb(
     "rerun",
     "rerun [OPTIONS] [JOB...]",
-    "Submit finished jobs again, as new jobs with the same request.",
+    "Submit finished jobs again, as new jobs with the same request or a changed one.",
     (
         Option("--failed", "all failed and lost jobs, and jobs cancelled because of them, that were"
                " not rerun yet"),
         Option("--same-code", "run them with the code that they were submitted with: in the same"
                " snapshot, or only if their folder has not changed"),
         Option("--hold", "hold the new jobs, for example to edit them first"),
+        Option("--resume", "continue from the checkpoints of the old job: the new job finds them in"
+               " its $STOKER_CHECKPOINT_DIR"),
         YES,
         DRY_RUN,
+        *(option for option in edit.VERB.options if option.key != "array_limit"),
     ),
     (("stoker rerun 7", ""), ("stoker rerun --failed", ""),
+     ("stoker rerun 7 --time-limit 8h --resume", "a changed request, and the old checkpoints"),
      ("stoker rerun 7 --same-code", "refuses if the code has changed, unless it has a snapshot")),
     words="jobs",
 )  # fmt: skip
@@ -52,7 +58,25 @@ def run(parsed: Parsed) -> int:
 
 
 def _rerun(queue: Queue, parsed: Parsed, ids: list[int]) -> list[int]:
-    return queue.rerun(ids, bool(parsed["hold"]), bool(parsed["same_code"]))
+    requests = [row.request for row in job_queries.jobs(queue.db, ids)]
+    changes = [edit.changes_of(queue, parsed, request) for request in requests]
+    for given in filter(None, changes):
+        queue.check_changes(given["request"], given["after"])
+    if parsed["resume"]:
+        check_checkpoints(queue, ids)
+    # Held until they have their changes and checkpoints.
+    is_changed = parsed["resume"] or any(changes)
+    new = queue.rerun(ids, bool(parsed["hold"] or is_changed), bool(parsed["same_code"]))
+    if not is_changed:
+        return new
+    for old, job, change in zip(ids, new, changes, strict=True):
+        if change is not None:
+            queue.edit(job, **change)
+        if parsed["resume"]:
+            copy_checkpoints(queue, old, job)
+    if not parsed["hold"]:
+        queue.release(new)
+    return new
 
 
 def _failed(queue: Queue, words: list[str]) -> list[int]:
