@@ -126,6 +126,34 @@ def test_options_after_the_command_get_a_notice(lab: Lab) -> None:
     assert lab.run("submit", "--hold", "echo", "--name", "x", "--gpus", "2").stderr == ""
 
 
+@pytest.mark.parametrize(
+    ("words", "message", "hint"),
+    [
+        (("python train.py", "--gpus", "2"),
+         "there is no program `python train.py`; the words after it are passed to it",
+         "options of Stoker go before the command: stoker submit --gpus 2 'python train.py'"),
+        (("CUDA_VISIBLE_DEVICES=3", "python", "t.py"),
+         "`CUDA_VISIBLE_DEVICES=3` is not a program; a command of several words is run without a"
+         " shell",
+         "set the variable with an option: stoker submit --gpu-ids 3 python t.py"),
+        (("LR=1 2", "python", "t.py"),
+         "`LR=1 2` is not a program; a command of several words is run without a shell",
+         "set the variable with an option: stoker submit --env 'LR=1 2' python t.py"),
+        (("cd", "x"),
+         "`cd` is a command of the shell; a command of several words is run without one",
+         "quote the whole command: stoker submit 'cd x && ...'"),
+        (("source", "env/bin/activate"),
+         "`source` is a command of the shell; a command of several words is run without one",
+         "quote the whole command: stoker submit 'source env/bin/activate && ...'"),
+    ],
+)  # fmt: skip
+def test_words_that_need_a_shell_are_refused(
+    lab: Lab, words: tuple[str, ...], message: str, hint: str
+) -> None:
+    refused(lab.run("submit", *words), 2, message, hint)
+    assert lab.states() == {}
+
+
 def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
     stoker = " ".join(f"'{word}'" for word in lab.command)
     return subprocess.run(

@@ -16,6 +16,7 @@ _UNMISTAKABLE = (
     "--retries", "--restartable", "--keep-children", "--hold", "--dedupe", "--begin",
 )  # fmt: skip
 _WILL_FAIL = "the job will fail unless it exists when the job starts"
+_SHELL_WORDS = ("cd", "source", ".", "export", "alias", "set", "ulimit")
 _INTERPRETER_NAMES = ("python", "bash", "sh", "zsh")
 _INTERPRETERS = {"py": "python", "sh": "sh", "bash": "bash", "r": "Rscript", "jl": "julia"}
 
@@ -50,6 +51,8 @@ def check_program(spec: JobSpec) -> str | None:
     words = plain_words(spec.argv[0]) if spec.shell else spec.argv
     if not words:
         return None
+    if not spec.shell:
+        _check_first_word(words, spec.context.cwd)
     if spec.activation:  # another PATH, or in a container other files
         is_inside = is_in_container(spec.activation)
         return None if is_inside else _missing_script(words, spec.context.cwd)
@@ -73,6 +76,35 @@ def check_program(spec: JobSpec) -> str | None:
         raise UsageError(f"`{program}` is a file in this folder, but not on your PATH",
                          _meant(words, path))  # fmt: skip
     return f"`{program}` is not on your PATH; {_WILL_FAIL}"
+
+
+def _check_first_word(words: tuple[str, ...], cwd: str) -> None:
+    """Raise UsageError for words that only a shell understands: they are run without one."""
+    first, rest = words[0], words[1:]
+    name, equals, value = first.partition("=")
+    if os.path.isfile(os.path.join(cwd, first)):
+        return
+    if name.isidentifier() and equals:
+        command = " ".join(map(quote, rest)) or "COMMAND"
+        option = f"--gpu-ids {value}" if name == "CUDA_VISIBLE_DEVICES" else f"--env {quote(first)}"
+        raise UsageError(
+            f"`{first}` is not a program; a command of several words is run without a shell",
+            f"set the variable with an option: stoker submit {option} {command}",
+        )
+    if first in _SHELL_WORDS:
+        text = f"{' '.join(map(quote, words))} && ..."
+        raise UsageError(
+            f"`{first}` is a command of the shell; a command of several words is run without one",
+            f"quote the whole command: stoker submit {quote(text)}",
+        )
+    if " " in first.strip() and rest:
+        meant = f"{' '.join(rest)} {quote(first)}"
+        if not rest[0].startswith("-"):
+            meant = quote(f"{first} {' '.join(map(quote, rest))}")
+        raise UsageError(
+            f"there is no program `{first}`; the words after it are passed to it",
+            f"options of Stoker go before the command: stoker submit {meant}",
+        )
 
 
 def _missing_script(words: tuple[str, ...], cwd: str) -> str | None:
