@@ -31,6 +31,33 @@ def test_wait_shows_the_progress_of_one_job_and_clears_the_line(lab: Lab) -> Non
     assert terminal.text.endswith(f"{CLEAR}job 1 done\n")
 
 
+def test_wait_shortens_its_line_before_the_eta(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    lab.submit(reporting(gate, progress="step 3/10 of the training with a long description"))
+    gate.wait_for()
+    terminal = Terminal(lab, "wait", "1", columns=70)
+    terminal.read_until("..., ETA ")
+    assert "[######--------------] job 1 running: step 3" in terminal.text
+    gate.open()
+    assert terminal.close() == 0
+
+
+def test_bar_of_tqdm_is_the_progress_of_its_job(lab: Lab) -> None:
+    gate = Gate(lab.folder)
+    bar = r"\rtrain:  40%%|####      | 40/100 [01:00<01:30,  1.5s/it, loss=0.5]"
+    lab.submit(f"printf '{bar}'; {gate.wait}")
+    other = Gate(lab.folder, "other")
+    lab.submit("-e", "err", f"printf '\repoch 7:  30%%|###  | 3/10 [00:01<' >&2; {other.wait}")
+    gate.wait_for()
+    other.wait_for()
+    assert re.search(r"\[train: 40/100 \(40%\), ETA \d+", lab.ok("ls"))
+    assert "[epoch 7: 3/10] " in lab.ok("ls")
+    known = as_json(lab.ok("ls", "--json"))["progress"]["1"]
+    assert (known["percent"], known["ends_in_source"]) == (40.0, "progress")
+    gate.open()
+    other.open()
+
+
 def test_wait_shows_how_many_jobs_have_finished(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit("exit 1")

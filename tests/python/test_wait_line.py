@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -66,6 +67,9 @@ class PythonOnTerminal:
         self.text += data.decode()
         return bool(data)
 
+    def interrupt(self) -> None:
+        self._process.send_signal(signal.SIGINT)
+
     def close(self) -> str:
         """Read until the end and return stdout."""
         while self._read():
@@ -97,6 +101,21 @@ def test_terminal_shows_progress_while_python_waits(here: Lab, text: str, line: 
     gate.open()
     program.close()
     assert program.text.endswith(CLEAR)
+
+
+def test_interrupted_wait_says_that_the_jobs_continue(here: Lab) -> None:
+    gate = Gate(here.folder)
+    path = repr(str(gate.path))
+    program = PythonOnTerminal(
+        here,
+        f"job = train.submit({path})\ntry:\n    job.wait()\nexcept KeyboardInterrupt:\n"
+        "    print(job.running())\n",
+    )
+    program.read_until("job 1 running")
+    program.interrupt()
+    program.read_until(f"{CLEAR}interrupted: the jobs continue; `cancel()` stops them")
+    assert program.close().endswith("True\n")
+    gate.open()
 
 
 def test_line_is_cleared_before_a_finished_job_is_yielded(here: Lab) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 
 from stoker.core.formats.durations import format_duration
-from stoker.core.metrics.progress_number import WorkDone, work_done
+from stoker.core.metrics.progress_number import WorkDone, progress_bar, work_done
 from stoker.core.metrics.remaining_time import PROGRESS, Remaining, StepReport, remaining_time
 from stoker.core.model import RunningJob
 from stoker.core.record import Record
@@ -44,7 +44,7 @@ _MAX_REPORTING = 200  # running jobs whose progress a forecast reads
 class JobProgress(Record):
     """The progress of a running job. Fields are None if the job does not report them."""
 
-    text: str | None = None  # what it wrote to $STOKER_PROGRESS_FILE
+    text: str | None = None  # what it wrote to $STOKER_PROGRESS_FILE, or its newest tqdm bar
     work: WorkDone | None = None
     step: float | None = None  # of its newest report
     metric: str | None = None
@@ -124,7 +124,13 @@ def job_progress(
     folder = job_folder(place, row.id)
     text = read_progress(folder)
     work = None if text is None else work_done(text)
-    reports = _reports(folder, row.stdout or log_path(place, row.id, row.attempts), row.attempts)
+    log = row.stdout or log_path(place, row.id, row.attempts)
+    work_file = progress_path(folder)
+    if text is None:
+        work_file = row.stderr or log
+        bar = progress_bar(_end(work_file).decode("utf-8", "replace"), now - row.started_at)
+        text, work = bar or (None, None)
+    reports = _reports(folder, log, row.attempts)
     metric, value = _newest_metric(reports, _sweep_metric(db, row))
     began = row.started_at
     steps = [
@@ -142,7 +148,7 @@ def job_progress(
         remaining=remaining_time(
             elapsed=max(0.0, now - began),
             work=work,
-            work_at=None if work is None else _written_after(progress_path(folder), began),
+            work_at=None if work is None else _written_after(work_file, began),
             steps=(steps[0], steps[-1]) if len(steps) > 1 else None,
             is_resumed=row.attempts > 1,
             estimate=seconds_of(db, row.profile),
@@ -213,18 +219,24 @@ def _printed_reports(log: str) -> list[Report]:
 
 def _tail(path: str) -> list[bytes]:
     """The complete lines at the end of a file."""
+    end = _end(path)
+    lines = end.split(b"\n")[:-1]
+    return lines[1:] if len(end) == _TAIL_BYTES else lines
+
+
+def _end(path: str) -> bytes:
+    """The last bytes of a file; none if it cannot be read."""
     try:
         descriptor = open_for_reading(path)
     except OSError:
-        return []
+        return b""
     try:
         start = max(0, os.fstat(descriptor).st_size - _TAIL_BYTES)
-        lines = os.pread(descriptor, _TAIL_BYTES, start).split(b"\n")[:-1]
+        return os.pread(descriptor, _TAIL_BYTES, start)
     except OSError:
-        return []
+        return b""
     finally:
         os.close(descriptor)
-    return lines[1:] if start else lines
 
 
 def _sweep_metric(db: Database, row: JobRow) -> str | None:

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from stoker.core.formats.terminal import cut, printable
+from stoker.core.formats.terminal import cut, printable, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
             """End the display; `last` is the final text for outputs that stay."""
 
 
+_LEAST_BEGIN = 25  # columns for the bar before an ETA
 _LINE_SECONDS = 5.0  # between two lines in a file
 
 
@@ -69,7 +70,7 @@ class TerminalLine:
         self._shown = ""
 
     def show(self, text: str) -> None:
-        line = cut(printable(text), max(10, _columns() - 1))
+        line = _fitted(printable(text), max(10, _columns() - 1))
         if line != self._shown:
             _write(f"\r\x1b[K{line}")
             self._shown = line
@@ -135,6 +136,13 @@ class NotebookLine:
     def close(self, last: str) -> None:
         if self._handle is not None and last:
             self.show(last)
+
+
+def _fitted(text: str, columns: int) -> str:
+    """A line that fits: its end, the ETA, stays if there is room."""
+    begin, comma, eta = text.partition(", ETA ")
+    room = columns - width(comma + eta)
+    return cut(begin, room) + comma + eta if room >= _LEAST_BEGIN else cut(text, columns)
 
 
 def _columns() -> int:

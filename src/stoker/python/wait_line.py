@@ -66,6 +66,8 @@ class WaitLine:
         if self._display is not None:
             self._display.close()
             self._display = None
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            print("interrupted: the jobs continue; `cancel()` stops them", file=sys.stderr)
 
     def refresh(self) -> None:
         """Show the current numbers."""
