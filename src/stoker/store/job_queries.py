@@ -115,19 +115,35 @@ class JobRow(Record):
         return name if prefix == GROUP_PREFIX else None
 
 
+# The SQL of each field of JobRow, and of what `_job_row` needs besides.
+_OF_JOBS = (
+    "id name state cause priority argv shell submitted_at eligible_at blockers time_limit grace"
+    " retries restartable batch batch_index array_index rerun_of dedupe stdout stderr attempts"
+    " stop_requested ended_at on_oom no_bind warm notify activation snapshot preemptions profile"
+    " sweep request_group requeues"
+)
+_OF_ATTEMPTS = (
+    "devices pid started_at status detail user_seconds system_seconds max_rss_bytes claim cpus"
+    " host_claim share gpu_memory gpu_use gpu_energy node allocation paused_at asked_at asked_for"
+    " boot"
+)
+_COLUMNS = (
+    {name: f"j.{name}" for name in _OF_JOBS.split()}
+    | {name: f"a.{name}" for name in _OF_ATTEMPTS.split()}
+    | {
+        "attempt": "a.id",
+        "attempt_cause": "a.cause",
+        "cwd": "c.cwd",
+        "fair_share_group": "g.fair_share_group",
+        "files_dir": "b.folder",
+        "node_gpus": "a.gpus",
+        "output_dir": "CASE WHEN j.sweep IS NOT NULL THEN j.variables END",
+        "snapshot_dir": "s.tree",
+        "snapshot_of": "s.root",
+    }
+)
 _SELECT = (
-    "SELECT j.id, j.name, j.state, j.cause, j.priority, j.argv, j.shell, c.cwd,"
-    " j.submitted_at, j.eligible_at, j.blockers, j.time_limit, j.grace, j.retries, j.restartable,"
-    " j.batch, j.batch_index, j.array_index, j.rerun_of, j.dedupe, j.stdout, j.stderr, j.attempts,"
-    " j.stop_requested, j.ended_at, a.id, a.devices, a.pid, a.started_at, a.status, a.detail,"
-    " a.user_seconds, a.system_seconds, a.max_rss_bytes, a.cause, a.claim, a.cpus,"
-    " a.host_claim, a.share, a.gpu_memory, a.gpu_use, a.gpu_energy, a.node, a.gpus,"
-    " a.allocation, a.paused_at, b.folder,"
-    " CASE WHEN j.sweep IS NOT NULL THEN j.variables END, j.on_oom, j.no_bind, j.warm, j.notify,"
-    " j.activation, j.snapshot, s.root, s.tree,"
-    " j.preemptions, a.asked_at, a.asked_for, j.profile, j.sweep,"
-    " g.fair_share_group, j.request_group, a.boot, j.requeues,"
-    f" {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
+    f"SELECT {', '.join(_COLUMNS.values())}, {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"
     " JOIN request_groups g ON g.id = j.request_group"
     " LEFT JOIN attempts a ON a.id = j.attempt"
@@ -137,11 +153,10 @@ _SELECT = (
 
 
 def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
-    *columns, interrupted, request = JobRow._fields
-    *_, boot, requeues = row[: len(columns) + 2]
-    fields = dict(zip(columns, row, strict=False))
-    fields[request] = read_request(row[len(columns) + 2 :])
-    fields[interrupted] = False
+    fields = dict(zip(_COLUMNS, row[: len(_COLUMNS)], strict=True))
+    boot, requeues = fields.pop("boot"), fields.pop("requeues")
+    fields["request"] = read_request(row[len(_COLUMNS) :])
+    fields["is_interrupted"] = False
     if fields["state"] in STARTED:
         _follow_boot(fields, boot, requeues)
     fields["fair_share_group"] = to_text(fields["fair_share_group"])
