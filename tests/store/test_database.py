@@ -11,8 +11,9 @@ import pytest
 
 from stoker.core.model import Context
 from stoker.errors import Broken, TryLater
-from stoker.store import backups, contexts, job_queries, repair
+from stoker.store import backups, contexts, job_queries, machines, repair
 from stoker.store.database import SCHEMA_VERSION, open_database
+from stoker.store.machines import Machine
 from stoker.store.submit import Submission
 from tests.store.builders import a_spec, a_store, add
 
@@ -76,6 +77,16 @@ def test_batch_shares_one_context_and_ids_are_never_reused(tmp_path: Path) -> No
     changes.cancel(db, ids, 1.0)
     changes.remove(db, ids)
     assert add(db, a_spec()) == [101]
+
+
+def test_machines_with_equal_checksums_stay_apart(tmp_path: Path) -> None:
+    db = a_store(tmp_path)
+    first = Machine("a", "1", "3.11", "", "")
+    id = machines.machine_id(db, first)
+    assert machines.machine_id(db, first) == id
+    db.execute("UPDATE machines SET host = 'another' WHERE id = ?", (id,))
+    assert machines.machine_id(db, first) == machines.machine_id(db, first) == id + 1
+    assert db.execute("SELECT host FROM machines ORDER BY id").fetchall() == [("another",), ("a",)]
 
 
 def test_repeated_dedupe_key_returns_the_existing_job(tmp_path: Path) -> None:

@@ -21,12 +21,16 @@ class Machine(Record):
 def machine_id(db: Database, machine: Machine) -> int:
     """Store a machine and return its id, which depends only on its values.
 
-    So an id that was used before a transaction was rolled back never means another machine.
+    So an id that was used before a transaction was rolled back never means another machine, unless
+    two machines have the same checksums: the second then gets the next id.
     """
     text = "\0".join(machine).encode("utf-8", "surrogateescape")
     id = zlib.crc32(text) << 24 | zlib.adler32(text) & 0xFFFFFF
-    db.execute("INSERT OR IGNORE INTO machines VALUES (?, ?, ?, ?, ?, ?)", (id, *machine))
-    return id
+    while True:
+        db.execute("INSERT OR IGNORE INTO machines VALUES (?, ?, ?, ?, ?, ?)", (id, *machine))
+        if db.execute("SELECT * FROM machines WHERE id = ?", (id,)).fetchone() == (id, *machine):
+            return id
+        id += 1
 
 
 def of_attempts(db: Database, job: int) -> dict[int, tuple[Machine, str | None]]:
