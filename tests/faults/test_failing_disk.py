@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from stoker.core.model import Outcome
+from stoker.daemon.start import wake_daemon
 from stoker.supervisor.journal import Journal, read_journal
 from tests.lab import Lab, wait_until
 from tests.mounts import needs_mount
@@ -175,3 +176,34 @@ def test_doctor_json_names_the_problem(new_lab: Callable[..., Lab]) -> None:
     limit_writes(daemon, "unlimited")
     assert lab.wait(2) == 0
     assert "cannot write the queue" not in lab.run("doctor").stdout
+
+
+def test_doctor_writes_to_the_disk(lab: Lab) -> None:
+    """A disk that refuses writes is found although its mount is not marked as read-only."""
+    assert lab.wait(lab.submit("true")) == 0  # the daemon has the database open
+    command = f"ulimit -f 0; exec {sys.executable} -m stoker doctor"
+    done = subprocess.run(
+        ["bash", "-c", command], env=lab.env, capture_output=True, text=True, timeout=60
+    )
+    assert "bad   cannot write to the state folder: File too large\n" in done.stdout, done
+    assert done.returncode == 1
+    assert not list(lab.state_dir.glob("doctor-*"))
+
+
+@pytest.mark.parametrize("endings", [("-wal",), ("-wal", "-shm")], ids="+".join)
+def test_daemon_starts_again_if_its_write_ahead_log_was_deleted(
+    lab: Lab, endings: tuple[str, ...]
+) -> None:
+    """Nothing that was acknowledged is lost: before the deletion or after it."""
+    before = lab.submit("--hold", "true")
+    assert lab.wait(lab.submit("true")) == 0
+    pid = lab.daemon_pid()
+    for ending in endings:
+        Path(f"{lab.state_dir}/queue.db{ending}").unlink()
+    wake_daemon(str(lab.state_dir))  # as any event does
+    lab.wait_until(lambda: lab.run("submit", "-q", "--dedupe", "a", "true").returncode == 0)
+    lab.wait_until(lambda: lab.daemon_pid() not in (None, pid))
+    assert lab.wait(lab.submit("true"), 3) == 0
+    assert lab.states() == {before: "held", 2: "done", 3: "done", 4: "done"}
+    assert "queue.db-wal` was deleted or replaced" in (lab.state_dir / "daemon.log").read_text()
+    assert "database intact" in lab.run("doctor").stdout

@@ -64,6 +64,14 @@ _ERROR_PAUSE_SECONDS = 0.05
 _RETRY_SECONDS = 1.0
 
 
+def _inode_and_size(path: str) -> tuple[int | None, int]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None, 0
+    return info.st_ino, info.st_size
+
+
 class Daemon(EventListener):
     # The command with which the runner restarts a daemon that was killed.
     restart = (sys.executable, "-P", "-m", DAEMON_MODULE)
@@ -106,6 +114,9 @@ class Daemon(EventListener):
         self._gpu_feed = GpuActivityFeed(self._loop, self._clock)
         self._forecast_log = ForecastLog(self._loop, self._clock)
         self._usage_recorder = UsageRecorderProcess(settings, self._gpu_feed)
+        # The log exists as long as a process has the database open, so it is always this file.
+        self._log_path = f"{os.path.join(folder, FILE_NAME)}-wal"
+        self._log_inode, _ = _inode_and_size(self._log_path)
         self._last_message = ""
         self._restarts = RestartBackoff()  # of the runner
         self._restarts.started(time.monotonic())
@@ -171,6 +182,7 @@ class Daemon(EventListener):
                 self._wake.accept(self.problem())
             elif descriptor == self._signal_pipe:
                 os.read(self._signal_pipe, 4096)
+        self._check_log()
         if time.monotonic() > self._check_at:
             self._check_state_dir()
             self._check_decisions()
@@ -237,6 +249,24 @@ class Daemon(EventListener):
         if not is_ours:
             self._note("the queue was deleted or replaced; the daemon exits")
             self._is_stopping = True
+
+    def _check_log(self) -> None:
+        """Start again if the write-ahead log was deleted or replaced, before anything is read.
+
+        Clients write to the new log, and SQLite reads and writes the old one in this process: it
+        would lose what they submit, and a checkpoint would overwrite it, also one at the exit. So
+        this process is killed; the runner starts another one.
+        """
+        inode, size = _inode_and_size(self._log_path)
+        if inode == self._log_inode:
+            return
+        if not os.path.exists(os.path.join(self._settings.state_dir, FILE_NAME)):
+            return  # `_check_state_dir` reports it
+        self._note(f"`{self._log_path}` was deleted or replaced; the daemon starts again")
+        if not size:  # no client has written yet: save what only the deleted log has
+            with suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def _check_decisions(self) -> None:
         """Compare the loop's decision with that of a freshly loaded snapshot; they are the same.

@@ -132,6 +132,9 @@ def _database(folder: str) -> Iterator[Finding]:
         yield Finding("bad", error.message, error.hint or "")
         return
     try:
+        for pid in _users_of(os.path.join(folder, f"{FILE_NAME}-wal (deleted)")):
+            yield Finding("bad", f"process {pid} uses a deleted write-ahead log of the queue",
+                          f"the daemon starts again by itself; others: kill {pid}")  # fmt: skip
         problem = db.first_problem()
         if problem is not None:
             yield Finding("bad", f"the database is damaged: {problem}", "stoker doctor --repair")
@@ -148,6 +151,10 @@ def _database(folder: str) -> Iterator[Finding]:
                               f"stoker backend test {row.name}")  # fmt: skip
         with db.transaction():
             pass
+        _write_file(folder)
+    except OSError as error:
+        yield Finding("bad", f"cannot write to the state folder: {error.strerror}",
+                      "until that is fixed, no job can be submitted")  # fmt: skip
     except (Error, sqlite3.Error) as error:
         users = ", ".join(map(str, _users_of(os.path.join(folder, FILE_NAME))))
         why = error.message if isinstance(error, Error) else error
@@ -157,6 +164,18 @@ def _database(folder: str) -> Iterator[Finding]:
         db.close()
     known = backups.newest(folder)
     yield Finding("ok", f"{plural(len(known), 'snapshot')} of the database")
+
+
+def _write_file(folder: str) -> None:
+    """Write to the disk: an empty transaction does not, and a disk may fail without a flag."""
+    path = os.path.join(folder, f"doctor-{os.getpid()}")
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, bytes(4096))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+        os.unlink(path)
 
 
 def _idle_gpus(db: Database) -> Iterator[Finding]:
