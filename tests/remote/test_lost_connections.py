@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import IO
@@ -125,6 +126,25 @@ def test_submit_gives_up_when_the_box_stays_away(box: SshBox) -> None:
     assert code == 69, err
     assert "it is unknown whether the jobs are queued" in err
     assert "hint: see what is there: stoker --host box ls" in err
+
+
+def test_command_gives_up_when_the_box_accepts_connections_and_does_not_answer(
+    box: SshBox,
+) -> None:
+    job = box.there.submit("--hold", "true")
+    held = box.hold("before", "wait")
+    process = box.popen("wait", str(job), env={"STOKER_RECONNECT": "0.1"})
+    box.wait_until_held()
+    box.sshd.process.send_signal(signal.SIGSTOP)  # the kernel still accepts connections
+    try:
+        box.cut()
+        code, _, err = finish(process)
+    finally:
+        box.sshd.process.send_signal(signal.SIGCONT)
+        held.unlink()
+    assert (code, err.splitlines()[1:]) == (69, [
+        "error: cannot connect to box over ssh", "hint: check the connection with: ssh box"
+    ])  # fmt: skip
 
 
 def _wait_for_end_of_first_try(box: SshBox) -> None:

@@ -38,7 +38,7 @@ _BATCH_SECONDS = 4.0
 _MASTER = (
     "-M", "-N", "-f", "-T",
     "-o", f"ControlPersist={_PERSIST_SECONDS}",
-    # A connection that does not answer for 45 seconds is lost.
+    # A connection that does not answer for a minute is lost: 15 s, then three questions.
     "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
     "-o", "ClearAllForwardings=yes", "-o", "RemoteCommand=none", "-o", "RequestTTY=no",
 )  # fmt: skip
@@ -96,10 +96,11 @@ class Connection:
                 return False
         return True
 
-    def open(self, *, is_quiet: bool = False) -> None:
+    def open(self, *, is_quiet: bool = False, timeout: float | None = None) -> None:
         """Connect, unless the connection is open. Raises Unavailable.
 
-        `is_quiet`: without the messages of ssh, for repeated calls.
+        `is_quiet`: without the messages of ssh, for repeated calls. `timeout`: how long to wait for
+        an answer, at least one second; without it, ssh waits for ever for a silent server.
         """
         if self.is_open():
             return
@@ -108,16 +109,18 @@ class Connection:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not self.is_open():
-                self._start_master(is_quiet)
+                self._start_master(is_quiet, timeout)
         finally:
             os.close(lock)
 
-    def _start_master(self, is_quiet: bool) -> None:
+    def _start_master(self, is_quiet: bool, timeout: float | None) -> None:
         try:
             os.unlink(self._path)  # of a master that was killed
         except FileNotFoundError:
             pass
         options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=2"] if self._is_batch else []
+        if timeout is not None:
+            options += ["-o", f"ConnectTimeout={max(1, round(timeout))}"]
         words = [*self._ssh, *_MASTER, *options, "-S", self._path, "--", self.box.host]
         try:
             code = subprocess.run(

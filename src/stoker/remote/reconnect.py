@@ -11,6 +11,7 @@ from stoker.remote.connection import Connection
 
 _PAUSE_SECONDS, _MAX_PAUSE_SECONDS = 0.5, 15.0
 _DEFAULT_SECONDS = 3600.0
+_ANSWER_SECONDS = 30.0  # for one try: a machine that hangs accepts connections but never answers
 
 
 def patience() -> float:
@@ -30,7 +31,8 @@ def reconnect(connection: Connection) -> None:
     pause = _PAUSE_SECONDS
     while True:
         try:
-            connection.open(is_quiet=True)
+            left = end - time.monotonic()
+            connection.open(is_quiet=True, timeout=min(left, _ANSWER_SECONDS))
             return
         except Unavailable:
             if time.monotonic() >= end:
