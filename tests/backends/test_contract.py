@@ -395,7 +395,7 @@ def test_grid_sweep_runs_every_point(place: Place) -> None:
 
 def test_adaptive_sweep_learns_from_its_trials(place: Place) -> None:
     name = f"search{len(place.on)}"
-    search = ("--method", "tpe", "--metric", "y", "--trials", "4", "--max-parallel", "2")
+    search = ("--method", "tpe", "--metric", "y:min", "--trials", "4", "--max-parallel", "2")
     command = "echo stoker: y={x}"
     place.lab.ok("sweep", "-n", name, *place.on, *search, command, "x=interval(0,1)")
     rows: list[dict[str, Any]] = []
