@@ -267,6 +267,25 @@ def test_scancel_of_waiting_allocations_cancels_their_jobs(slurm_lab: SlurmLab) 
     assert [slurm_lab.state(job) for job in blockers] == ["done"] * 3
 
 
+def test_cancel_says_that_a_job_waits_on_its_backend(slurm_lab: SlurmLab) -> None:
+    gate = Gate(slurm_lab.folder)
+    running = [slurm_lab.submit_on("--gpus", "4", gate.wait) for _ in range(3)]
+    gate.wait_for(3)
+    for job in running:
+        slurm_lab.wait_for(job, "running")
+    waiting = slurm_lab.submit_on("--gpus", "4", "true")
+    slurm_lab.wait_for(waiting, "submitted")
+    words = ("cancel", str(running[0]), str(waiting))
+    assert "1 waiting job and 1 running job" in slurm_lab.ok(*words, "--dry-run")
+    assert slurm_lab.ok(*words, "--yes") == (
+        "1 running job stopping, 1 job waiting on a backend being cancelled\n"
+    )
+    for job in (running[0], waiting):
+        slurm_lab.wait_for(job, "cancelled")
+    gate.open()
+    slurm_lab.finish()
+
+
 def test_job_that_is_held_in_slurm_says_so_and_runs_after_its_release(slurm_lab: SlurmLab) -> None:
     cluster, gate = slurm_lab.cluster, Gate(slurm_lab.folder)
     blockers = [slurm_lab.submit_on("--gpus", "4", gate.wait) for _ in range(3)]

@@ -27,6 +27,9 @@ def why_on_backend(db: Database, row: JobRow) -> list[str]:
             return [*problem, limit]
         return problem or [f"it is about to be submitted to the backend `{name}`"]
     where = f" on node {row.node}" if row.node else ""
+    if row.request.nodes > 1:
+        first = f", the first is {row.node}" if row.node else ""
+        return [*problem, f"it is {row.state} on {row.request.nodes} nodes of `{name}`{first}"]
     gpus = f", GPU {row.node_gpus}" if row.node_gpus else ""
     return [*problem, f"it is {row.state} on `{name}`{where}{gpus}"]
 

@@ -10,7 +10,7 @@ from stoker.cli.start_notice import with_start_notice
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import parse_duration
-from stoker.core.states import ACTIVE, WAITING
+from stoker.core.states import STARTED, SUBMITTED, WAITING
 from stoker.errors import Conflict, UsageError
 from stoker.store import job_queries
 
@@ -49,6 +49,8 @@ def run(parsed: Parsed) -> int:
     if planned and not is_confirmed(parsed, f"cancel {planned}", "no job was cancelled"):
         return 1
     grace = 0.0 if parsed["now"] else parsed["grace"]
+    rows = job_queries.jobs(queue.db, ids)
+    submitted = sum(row.state == SUBMITTED for row in rows)
     cancelled, stopping = with_start_notice(queue, lambda: queue.cancel(ids, grace))
     if not cancelled and not stopping and is_one_job(ids, words):
         state = job_queries.job(queue.db, ids[0]).state
@@ -56,8 +58,11 @@ def run(parsed: Parsed) -> int:
     parts = []
     if cancelled or not stopping:
         parts.append(f"{plural(cancelled, 'job')} cancelled")
-    if stopping:
-        parts.append(f"{plural(stopping, 'running job')} stopping")
+    waiting = min(submitted, stopping)
+    if stopping > waiting:
+        parts.append(f"{plural(stopping - waiting, 'running job')} stopping")
+    if waiting:
+        parts.append(f"{plural(waiting, 'job')} waiting on a backend being cancelled")
     if parsed["quiet"] and not parsed["json"]:
         return 0
     return print_change(parsed, ", ".join(parts), cancelled=cancelled, stopping=stopping)
@@ -66,8 +71,8 @@ def run(parsed: Parsed) -> int:
 def _planned(queue: Queue, ids: list[int]) -> str:
     """The jobs that would be cancelled, in words; "" if there are none."""
     states = [row.state for row in job_queries.jobs(queue.db, ids)]
-    waiting = sum(state in WAITING for state in states)
-    running = sum(state in ACTIVE for state in states)
+    waiting = sum(state in (*WAITING, SUBMITTED) for state in states)
+    running = sum(state in STARTED for state in states)
     parts = [
         plural(count, f"{kind} job")
         for count, kind in ((waiting, "waiting"), (running, "running"))
