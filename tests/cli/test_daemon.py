@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -38,6 +39,7 @@ def test_daemon_status_prints_pids_and_paths(lab: Lab) -> None:
         f"daemon is running (pid {lab.daemon_pid()}, runner {lab.runner_pid()})\n"
         f"state   {lab.state_dir}\n"
         f"log     {lab.state_dir}/daemon.log\n"
+        f"python  Python {platform.python_version()} at {sys.executable}\n"
         "boot    not started after a reboot; `stoker daemon enable` changes that\n"
     )
     facts = as_json(lab.ok("daemon", "status", "--json"))

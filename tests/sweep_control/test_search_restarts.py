@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import signal
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import stoker
 from stoker.supervisor import job_processes
 from tests.lab import Lab
 
@@ -137,3 +140,23 @@ def test_repeatedly_dying_driver_is_shown_as_paused(quick: Lab) -> None:
     quick.ok("daemon", "start")
     quick.wait_until(lambda: ended(quick) == 4, timeout=60)
     quick.wait_until(lambda: shown(quick)["paused"] is None)
+
+
+def test_search_uses_the_python_that_submitted_the_sweep(lab: Lab) -> None:
+    """The daemon was started with another Python, which has no Optuna."""
+    bare = lab.folder / "bare"
+    venv.create(bare, with_pip=False, symlinks=True)
+    python = str(bare / "bin" / "python")
+    (site,) = (bare / "lib").glob("python*/site-packages")
+    (site / "stoker.pth").write_text(str(Path(stoker.__file__).parents[1]))
+    lab.command, command = [python, "-m", "stoker"], lab.command
+    done = lab.run("sweep", "echo {x}", "x=1,2", "-m", "tpe", "--metric", "y:min")
+    assert "need the package optuna, which is not installed" in done.stderr
+    lab.ok("daemon", "start")
+    lab.command = command
+    assert f"python  Python {platform.python_version()} at {python}" in lab.ok("daemon", "status")
+    assert f"the daemon uses Python {platform.python_version()} at {python}\n" in lab.ok("doctor")
+    lab.ok("sweep", "-n", "s", "--gpus", "0", "-m", "tpe", "-N", "2", "--metric", "y:min",
+           "echo stoker: y={x}", "x=1,2,3")  # fmt: skip
+    lab.wait_until(lambda: shown(lab)["trials"] == {"done": 2} or shown(lab)["stopped"])
+    assert shown(lab)["stopped"] is None

@@ -426,6 +426,7 @@ def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
         "runner_pid": runner,
         "runner_stopped": runner is not None and process_state(runner) == STOPPED,
         "version": meta.get_meta(db, "daemon_version"),
+        "python": meta.get_meta(db, "daemon_python"),
         "draining": meta.is_draining(db),
         "state_dir": folder,
         "log": os.path.join(folder, "daemon.log"),

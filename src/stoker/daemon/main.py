@@ -400,6 +400,8 @@ class Daemon(EventListener):
             try:
                 with self._db.transaction():
                     meta.set_meta(self._db, "daemon_version", __version__)
+                    python = f"Python {sys.version.split()[0]} at {sys.executable}"
+                    meta.set_meta(self._db, "daemon_python", python)
                 return
             except Upgraded:
                 raise

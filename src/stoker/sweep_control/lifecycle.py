@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -56,6 +57,7 @@ from stoker.testing.failpoints import failpoint
 
 # Stop a sweep after this many equal failures: a bug in the program would fail all other trials too.
 SAME_FAILS = 5
+SEARCH_PYTHON = "search_python"  # in the stored options of the jobs of a sweep
 _MAX_INCLUDED = 1000
 _STOPPABLE = (SUBMITTED, STARTING, RUNNING)
 _MAX_EARLIER = 50  # a notebook creates a new function each time a cell runs
@@ -542,7 +544,9 @@ def _columns(db: Database, given: SweepSpec, base: JobSpec, same_fails: int) -> 
     return {
         "key": key_of(given, base.context),
         "spec": json.dumps(given.to_json()),
-        "base": json.dumps({**common, "request_fields": base.request._asdict()}),
+        "base": json.dumps(
+            {**common, "request_fields": base.request._asdict(), SEARCH_PYTHON: sys.executable}
+        ),
         "context": context_id(db, base.context),
         "is_driven": int(given.method in ADAPTIVE),
         "max_parallel": given.max_parallel,

@@ -42,8 +42,8 @@ from stoker.store.sweeps import SweepRow, TrialRow
 from stoker.supervisor import job_processes, kill_processes
 from stoker.supervisor.parent_death import die_with_parent
 from stoker.supervisor.process_table import read_process
-from stoker.sweep_control.lifecycle import load
-from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied
+from stoker.sweep_control.lifecycle import SEARCH_PYTHON, load
+from stoker.sweeps.search.search_client import KnownTrial, SearchClient, SearchDied, command_of
 from stoker.sweeps.spec import ADAPTIVE, SweepSpec, known_goal, stop_seconds
 from stoker.testing.failpoints import failpoint
 
@@ -109,7 +109,11 @@ class DrivenSweep:
         if self._search is None:
             self._reported.clear()  # the new process has no values of unfinished trials
             self._sizes.clear()
-            self._search = SearchClient(self._spec, [self._known_trial(t) for t in trials])
+            self._search = SearchClient(
+                self._spec,
+                [self._known_trial(t) for t in trials],
+                command=command_of(json.loads(self._row.base).get(SEARCH_PYTHON)),
+            )
             self._numbers = {trial.number for trial in trials}
         return self._search
 

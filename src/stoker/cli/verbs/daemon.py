@@ -251,6 +251,7 @@ def _status(queue: Queue, parsed: Parsed) -> int:
         print("the runner is suspended: no job starts, and the end of no job is recorded\n"
               f"hint: continue it with `kill -CONT {facts['runner_pid']}`")  # fmt: skip
     print(f"state   {facts['state_dir']}\nlog     {facts['log']}")
+    print(f"python  {facts['python'] or 'not known: the daemon is of another release'}")
     print(f"boot    {after_boot.words()}")
     if facts["draining"]:
         print("drained: no job starts before `stoker daemon resume`")

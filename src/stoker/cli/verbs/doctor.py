@@ -8,7 +8,8 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from stoker.cli.output import plural, print_json
 from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
@@ -30,7 +31,7 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import backends, backups, job_queries
+from stoker.store import backends, backups, job_queries, meta
 from stoker.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
@@ -42,6 +43,8 @@ from stoker.supervisor import job_processes, locks, process_tags
 from stoker.supervisor.process_table import STOPPED, process_state
 from stoker.supervisor.sockets import connect
 from stoker.usage.usage_recorder import TRACER_LOCK
+
+T = TypeVar("T")
 
 VERB = Verb(
     "doctor",
@@ -210,7 +213,7 @@ def _daemon(folder: str) -> Iterator[Finding]:
     daemon = locks.holder(folder, locks.DAEMON_LOCK)
     runner = locks.holder(folder, locks.RUNNER_LOCK)
     if daemon is None:
-        waiting = _waiting(folder)
+        waiting = _read(folder, lambda db: job_queries.counts(db).get("queued", 0))
         if waiting:
             jobs = "1 job is" if waiting == 1 else f"{waiting} jobs are"
             yield Finding("warn", f"no daemon is running, but {jobs} queued", "stoker daemon start")
@@ -240,6 +243,9 @@ def _daemon(folder: str) -> Iterator[Finding]:
                       "check again; if that does not help: stoker daemon restart")  # fmt: skip
     else:
         yield Finding("ok", f"daemon (pid {daemon}) and runner (pid {runner}) are running")
+        python = _read(folder, lambda db: meta.get_meta(db, "daemon_python"))
+        if python is not None:
+            yield Finding("ok", f"the daemon uses {python}")
 
 
 def _processes_of(
@@ -275,15 +281,16 @@ def _answers(folder: str) -> bool:
         return locks.holder(folder, locks.DAEMON_LOCK) is None  # it has just exited
 
 
-def _waiting(folder: str) -> int:
+def _read(folder: str, what: Callable[[Database], T]) -> T | None:
+    """What the database says; None if it cannot be read."""
     try:
         db = open_database(folder, timeout=1.0)
     except Error:
-        return 0
+        return None
     try:
-        return job_queries.counts(db).get("queued", 0)
+        return what(db)
     except sqlite3.Error:
-        return 0
+        return None
     finally:
         db.close()
 

@@ -19,7 +19,14 @@ from stoker.sweeps.values import Point, Value
 
 TIMEOUT = 120.0
 _INVALID_ANSWER = "the search process sent an invalid answer"
-_COMMAND = (sys.executable, "-P", "-m", "stoker.sweeps.search.search_process")
+_ARGUMENTS = ("-P", "-m", "stoker.sweeps.search.search_process")
+_COMMAND = (sys.executable, *_ARGUMENTS)
+
+
+def command_of(python: str | None) -> tuple[str, ...]:
+    """Run the search with the Python that submitted the sweep, which has the packages that it
+    needs; with that of this process if it is not known or was removed."""
+    return (python, *_ARGUMENTS) if python and os.access(python, os.X_OK) else _COMMAND
 
 
 class KnownTrial(Record):
