@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.cli.helpers import Terminal
 from tests.lab import Lab
 
 TRACE = "submit_s,duration_s,gpus,preemptible\n0,100,1,1\n30,10,1,0\n"
@@ -52,3 +53,16 @@ def test_jobs_can_be_divided_among_users(lab: Lab) -> None:
     assert sum(counts) == 600 and counts == sorted(counts, reverse=True)
     done = lab.run(*words, "--users", "0")
     assert (done.returncode, "`0` is not a number of users" in done.stdout) == (2, True)
+
+
+def test_interrupted_simulation_shows_what_is_complete(lab: Lab) -> None:
+    trace = lab.folder / "overload.csv"
+    lines = [f"{n},{3600 + n % 977},{1 + n % 3}" for n in range(20_000)]
+    trace.write_text("\n".join(["submit_s,duration_s,gpus", *lines]))
+    words = ("--gpus", "4", "--users", "12", "--policy", "fifo,oracle")
+    terminal = Terminal(lab, "simulate", str(trace), *words, columns=200)
+    terminal.read_until("simulating 20000 jobs on 4 GPUs, oracle ...")
+    terminal.interrupt()
+    assert terminal.close() == 130
+    assert "interrupted; only simulations that were complete are shown" in terminal.text
+    assert "4     fifo    user12" in terminal.text and "4     oracle" not in terminal.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 import time
 from random import Random
 
@@ -101,12 +102,39 @@ def run(parsed: Parsed) -> int:
         ]
     has_kinds = any(job.preemptible for job in jobs)
     has_users = any(job.user for job in jobs)
-    rows, records = [], []
+    records: list[dict[str, object]] = []
+    code = 0
+    try:
+        _simulate_all(jobs, parsed, has_kinds, has_users, records)
+    except KeyboardInterrupt:
+        notice("interrupted; only simulations that were complete are shown")
+        code = 130
+    if parsed["json"]:
+        print_json(simulations=records)
+    else:
+        rows = [_row(record) for record in records]
+        header = ("GPUS", "POLICY", *(("USER", "COUNT") if has_users else ()),
+                  *(("JOBS",) if has_kinds else ()), "WAIT MEAN", "P50", "P95",
+                  "P99", "MAX", "MAKESPAN", "UTIL", "SIM TIME")  # fmt: skip
+        print(table(header, rows))
+    return code
+
+
+def _simulate_all(
+    jobs: list[TraceJob],
+    parsed: Parsed,
+    has_kinds: bool,
+    has_users: bool,
+    records: list[dict[str, object]],
+) -> None:
+    """Simulate every number of GPUs with every policy; adds what is complete to `records`."""
     for gpus in parsed["gpus"] or [8]:
         usable = [job for job in jobs if job.gpus <= gpus]
         if len(usable) < len(jobs):
             notice(f"{len(jobs) - len(usable)} jobs need more than {gpus} GPUs and are skipped")
         for policy in parsed["policy"] or _POLICIES:
+            if sys.stderr.isatty():
+                notice(f"simulating {len(usable)} jobs on {gpus} GPUs, {policy} ...")
             began = time.perf_counter()
             result = simulate(usable, gpus, policy)
             took = time.perf_counter() - began
@@ -119,15 +147,6 @@ def run(parsed: Parsed) -> int:
                 classes.setdefault((user, kind), []).append(wait)
             for (user, kind), waits in sorted(classes.items()):
                 records.append(_record(gpus, policy, result, waits, took, kind, user))
-                rows.append(_row(records[-1]))
-    if parsed["json"]:
-        print_json(simulations=records)
-    else:
-        header = ("GPUS", "POLICY", *(("USER", "COUNT") if has_users else ()),
-                  *(("JOBS",) if has_kinds else ()), "WAIT MEAN", "P50", "P95",
-                  "P99", "MAX", "MAKESPAN", "UTIL", "SIM TIME")  # fmt: skip
-        print(table(header, rows))
-    return 0
 
 
 def simulate(jobs: list[TraceJob], gpus: int, policy: str) -> Result:

@@ -26,6 +26,8 @@ devices that they vacate are kept for the job that caused it, which comes first 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from heapq import heapify, heappop, heapreplace
+from operator import itemgetter
 
 from stoker.core.model import (
     ARRAY_PREFIX,
@@ -340,33 +342,36 @@ def _sort_class(
     rules: Rules,
     estimates: Estimates,
 ) -> Iterator[AnyJob]:
-    groups: dict[str, list[AnyJob]] = {}
+    groups: dict[str, list[tuple[_Rank, AnyJob]]] = {}
     for job in waiting:
-        groups.setdefault(job.fair_share_group if rules.is_fair else "", []).append(job)
-    for jobs in groups.values():
-        jobs.sort(key=lambda job: _rank(job, now, rules, estimates), reverse=True)  # first job last
+        ranked = groups.setdefault(job.fair_share_group if rules.is_fair else "", [])
+        ranked.append((_rank(job, now, rules, estimates), job))
+    for ranked in groups.values():
+        ranked.sort(key=itemgetter(0), reverse=True)  # first job last
     in_use = dict.fromkeys(groups, 0)
     for one in running:
         if one.fair_share_group in in_use:
             in_use[one.fair_share_group] += len(one.devices)
-    while len(groups) > 1:
-        first = {name: jobs[-1] for name, jobs in groups.items()}
-        group = min(
-            first,
-            key=lambda g: (-first[g].priority, in_use[g], _rank(first[g], now, rules, estimates)),
-        )
-        job = groups[group].pop()
-        in_use[group] += job.request.gpus
+    # The first job of each group. A rank has the job's id, so no two entries are equal.
+    heads = [(ranked[-1][0][0], in_use[name], ranked[-1][0], name)
+             for name, ranked in groups.items()]  # fmt: skip
+    heapify(heads)
+    while heads:
+        name = heads[0][-1]
+        ranked = groups[name]
+        _, job = ranked.pop()
         yield job
-        if not groups[group]:
-            del groups[group]
-    for jobs in groups.values():
-        yield from reversed(jobs)
+        if ranked:
+            in_use[name] += job.request.gpus
+            heapreplace(heads, (ranked[-1][0][0], in_use[name], ranked[-1][0], name))
+        else:
+            heappop(heads)
 
 
-def _rank(
-    job: AnyJob, now: float, rules: Rules, estimates: Estimates
-) -> tuple[int, int, float, int]:
+_Rank = tuple[int, int, float, int]
+
+
+def _rank(job: AnyJob, now: float, rules: Rules, estimates: Estimates) -> _Rank:
     """Return the sort key of a job inside its fair-share group.
 
     Jobs within their patience are ordered by response ratio (HRRN); all others come before them,
