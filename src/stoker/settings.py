@@ -76,17 +76,26 @@ _SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
 
 def load_settings() -> Settings:
     """Return the settings of this user on this host. Raises UsageError for an invalid value."""
+    return load_with_sources()[0]
+
+
+def load_with_sources() -> tuple[Settings, dict[str, str]]:
+    """The settings, and the file or variable that sets each key whose value is not the default."""
     values: dict[str, object] = {"state_dir": default_state_dir()}
+    sources: dict[str, str] = {}
     path = settings_path()
     if os.path.exists(path):
-        values.update(_read_file(path))
-    for key in _ENV_KEYS:
-        text = os.environ.get(f"STOKER_{key.upper()}")
+        found = _read_file(path)
+        values.update(found)
+        sources = dict.fromkeys(found, path)
+    for key in ("state_dir", *_ENV_KEYS):
+        name = f"STOKER_{key.upper()}"
+        text = os.environ.get(name)
         if text:
-            values[key] = _parse(key, text, f"STOKER_{key.upper()}")
-    if os.environ.get("STOKER_STATE_DIR"):
-        values["state_dir"] = os.path.abspath(os.environ["STOKER_STATE_DIR"])
-    return Settings(**values)  # type: ignore[arg-type]
+            is_folder = key == "state_dir"
+            values[key] = os.path.abspath(text) if is_folder else _parse(key, text, name)
+            sources[key] = name
+    return Settings(**values), sources  # type: ignore[arg-type]
 
 
 def settings_path() -> str:
@@ -118,16 +127,28 @@ def _read_file(path: str) -> dict[str, object]:
         raise UsageError(f"cannot read the settings file `{path}`: {error}") from None
     except RecursionError:
         raise UsageError(f"the settings file `{path}` is nested too deeply") from None
-    known = Settings._fields
+    return check_tables(table, path)
+
+
+def check_tables(table: dict[str, object], path: str) -> dict[str, object]:
+    """The values of a settings file. Raises UsageError for an unknown key or an invalid value."""
     for key in table:
-        if key not in known:
-            raise UsageError(
-                f"unknown setting `{key}` in `{path}`", f"known settings: {', '.join(known)}"
-            )
+        if key not in Settings._fields:
+            error = unknown_setting(key)
+            raise UsageError(f"{error.message} in `{path}`", error.hint)
     return {
         key: _notify(value, path) if key == "notify" else _parse(key, value, f"`{key}` in `{path}`")
         for key, value in table.items()
     }
+
+
+def unknown_setting(key: str) -> UsageError:
+    """The error for a key that is not a setting."""
+    from stoker.core.formats.suggestions import nearest
+
+    near = nearest(key, Settings._fields)
+    known = f"known settings: {', '.join(Settings._fields)}"
+    return UsageError(f"unknown setting `{key}`", f"did you mean `{near}`?" if near else known)
 
 
 def _notify(value: object, path: str) -> NotifySettings:

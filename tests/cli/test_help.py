@@ -54,6 +54,7 @@ commands:
   daemon      start, stop, drain, resume or inspect the daemon
   doctor      check this host and explain problems
   pull        copy logs, metrics and output files of jobs into a folder
+  config      show the settings with their sources; set and edit them
   profile     show the profiles of the settings, for `--profile`
   context     name other machines with Stoker: add, ls, use, rm
   completion  print the completion script for bash, zsh or fish

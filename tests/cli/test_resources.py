@@ -100,7 +100,7 @@ def test_invalid_counters_in_the_settings_are_refused(lab: Lab, value: str) -> N
         (("--mem", "9G"), "the job requests 9.0 GiB of memory, but this host has 8.0 GiB",
          "use --mem 8G or less"),
         (("--need", "other=1"), "there is no counter `other` on this host",
-         "counters: licence; define it in the settings file: [resources] other = 1"),
+         "counters: licence; define it: stoker config set resources.other 1"),
         (("--need", "licence=3"), "the job needs 3 of `licence`, but this host has 2",
          "use --need licence=2 or less"),
     ],

@@ -55,7 +55,7 @@ def _is_in_here_document(text: str) -> bool:
 
 
 def environment(lab: Lab) -> dict[str, str]:
-    """The environment of a user who has installed Stoker."""
+    """The environment of a user who has installed Stoker; few users set STOKER_SETTINGS."""
     programs = lab.folder / "bin"
     if not programs.exists():
         programs.mkdir()
@@ -63,7 +63,9 @@ def environment(lab: Lab) -> dict[str, str]:
             path = programs / name
             path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {module}"$@"\n')
             path.chmod(0o755)
-    return {**lab.env, "PATH": f"{programs}:{os.environ['PATH']}"}
+    env = {**lab.env, "XDG_CONFIG_HOME": str(lab.folder / "config")}
+    del env["STOKER_SETTINGS"]
+    return {**env, "PATH": f"{programs}:{os.environ['PATH']}"}
 
 
 def run(lab: Lab, page: str, folder: Path | None = None, **env: str) -> None:

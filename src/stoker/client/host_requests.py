@@ -47,7 +47,7 @@ def check_host_possible(request: Request, resources: HostResources, named: Optio
             known = f"counters: {', '.join(counters)}" if counters else "none is defined"
             raise Impossible(
                 f"there is no counter `{name}` on this host",
-                f"{known}; define it in the settings file: [resources] {name} = {amount}",
+                f"{known}; define it: stoker config set resources.{name} {amount}",
                 "need",
             )
         if int(amount) > counters[name]:

@@ -1,20 +1,19 @@
 """The places of notifications in the settings file, which only its owner may read.
 
-Changes keep the rest of the file with its comments; if the result does not parse to exactly the
-intended settings, the file stays as it is.
+Changes keep the rest of the file with its comments (settings_file.py).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import tomllib
 
 from stoker.core.notify.notify_settings import unknown_place
 from stoker.core.notify.rules import DESKTOP, is_place_name
-from stoker.errors import Conflict, NoPermission, NotFound, TryLater, UsageError
+from stoker.errors import Conflict, NoPermission, NotFound, UsageError
 from stoker.notify.place_kinds import is_secret, kind_of
 from stoker.settings import settings_path
+from stoker.settings_file import parse_tables, read_text, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def load_places() -> dict[str, str]:
     Raises UsageError for a damaged file, and NoPermission if other users can read a secret in it.
     """
     path = settings_path()
-    table = _tables(_read(path), path)
+    table = parse_tables(read_text(path), path)
     places = {name: str(place["url"]) for name, place in _places_of(table).items()}
     if any(is_secret(url) for url in places.values()):
         _check_private(path)
@@ -57,13 +56,13 @@ def add_place(name: str, url: str, *, replaces: bool = False, is_default: bool =
         )
     kind_of(url)
     path = settings_path()
-    text = _read(path)
-    known = name in _places_of(_tables(text, path))
+    text = read_text(path)
+    known = name in _places_of(parse_tables(text, path))
     if known and not replaces:
         raise Conflict(f"there is a place `{name}` already", "add --force to replace it")
     if is_secret(url) and os.path.exists(path):
         _check_private(path)
-    wanted = _tables(text, path)
+    wanted = parse_tables(text, path)
     table = f"[{_HEADER}{name}]\nurl = {json.dumps(url, ensure_ascii=False)}\n"
     place: dict[str, object] = {"url": url}
     if is_default:
@@ -71,43 +70,26 @@ def add_place(name: str, url: str, *, replaces: bool = False, is_default: bool =
     wanted.setdefault("notify", {}).setdefault("places", {})[name] = place
     base = _without(text, name, path) if known else text
     gap = "" if not base or base.endswith("\n\n") else "\n" if base.endswith("\n") else "\n\n"
-    _write(path, f"{base}{gap}{table}", wanted)
+    replace_file(path, f"{base}{gap}{table}", wanted)
     return known
 
 
 def remove_place(name: str) -> None:
     """Remove a place from the settings file. Raises NotFound."""
     path = settings_path()
-    text = _read(path)
-    wanted = _tables(text, path)
+    text = read_text(path)
+    wanted = parse_tables(text, path)
     places = _places_of(wanted)
     if name not in places:
         error = unknown_place(name, tuple(places))
         raise NotFound(error.message, "`stoker notify ls` shows the places")
     del places[name]
-    _write(path, _without(text, name, path), wanted)
+    replace_file(path, _without(text, name, path), wanted)
 
 
 def _places_of(table: dict[str, Any]) -> dict[str, Any]:
     places = table.get("notify", {}).get("places", {})
     return places if isinstance(places, dict) else {}
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            return file.read()
-    except FileNotFoundError:
-        return ""
-    except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read the settings file `{path}`: {error}") from None
-
-
-def _tables(text: str, path: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError):
-        raise UsageError(f"the settings file `{path}` is not valid TOML") from None
 
 
 def _check_private(path: str) -> None:
@@ -137,36 +119,3 @@ def _without(text: str, name: str, path: str) -> str:
             f"edit the settings file: {path}",
         )
     return "".join(kept)
-
-
-def _normal(table: dict[str, Any]) -> dict[str, Any]:
-    """The settings without empty tables for notifications, which mean nothing."""
-    notify = {key: value for key, value in table.get("notify", {}).items() if value != {}}
-    rest = {key: value for key, value in table.items() if key != "notify"}
-    return {**rest, "notify": notify} if notify else rest
-
-
-def _write(path: str, text: str, wanted: dict[str, Any]) -> None:
-    """Replace the file at once, readable only for its owner. Raises Conflict, TryLater."""
-    try:
-        is_right = _normal(tomllib.loads(text)) == _normal(wanted)
-    except ValueError:
-        is_right = False
-    if not is_right:
-        raise Conflict(
-            f"the settings file `{path}` has a form that this command cannot change",
-            "edit it with an editor",
-        )
-    path = os.path.realpath(path)  # a link stays a link
-    temporary = f"{path}.{os.getpid()}"
-    try:
-        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-        mode = os.stat(path).st_mode & 0o700 | 0o600 if os.path.exists(path) else 0o600
-        with open(os.open(temporary, flags, mode), "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise TryLater(f"cannot write `{path}`: {error.strerror}") from None

@@ -270,6 +270,8 @@ def _argument(module: Any, verb: Verb, given: list[str], current: str, place: in
     if actions and not given:
         first = tuple((action, "") for action in actions)
         return Wanted("", first, files=FILES if verb.name == "sweep" else "")
+    if verb.name == "config":
+        return Wanted("settings") if given == ["set"] else NOTHING
     if actions and given[0] in actions:
         steps = AFTER_ADD.get(verb.name, ()) if given[0] == "add" else None
         if steps is not None:

@@ -38,6 +38,10 @@ def find_words(kind: str, current: str, given: list[str]) -> Words:
         return [*_contexts(), *_ssh_hosts()]
     if kind == "profiles":
         return [(name, "profile") for name in _table_of_settings("profiles")]
+    if kind == "settings":
+        from stoker.settings import Settings
+
+        return [(key, "setting") for key in Settings._fields]
     if kind == "places":
         return _places()
     if kind == "events":
