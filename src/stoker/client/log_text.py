@@ -39,7 +39,7 @@ def _lines(path: str, start: int) -> list[str]:
     except FileNotFoundError:
         return []
     try:
-        return [_render_line(line) for line in read_lines(read_from(descriptor, start))]
+        return [show_bytes(line) for line in read_lines(read_from(descriptor, start))]
     finally:
         os.close(descriptor)
 
@@ -89,8 +89,9 @@ def read_from(descriptor: int, start: int) -> Iterator[bytes]:
             yield block
 
 
-def _render_line(line: str) -> str:
-    """The line with bytes that were not UTF-8 shown as \\xNN."""
-    if not any("\udc80" <= char <= "\udcff" for char in line):
-        return line
-    return "".join(f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in line)
+def show_bytes(text: str) -> str:
+    """The text with bytes that were not UTF-8 shown as \\xNN."""
+    return text if text.isascii() else text.translate(_SHOWN_BYTES)
+
+
+_SHOWN_BYTES = {0xDC00 + byte: f"\\x{byte:02x}" for byte in range(0x80, 0x100)}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, plural, print_json, wants_color
 from stoker.client import views
-from stoker.client.log_text import read_from, read_lines, whole_characters
+from stoker.client.log_text import read_from, read_lines, show_bytes, whole_characters
 from stoker.client.queue import Queue
 from stoker.core.formats.byte_text import to_text
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
@@ -199,8 +199,7 @@ def encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        shown = (f"\\x{ord(c) - 0xDC00:02x}" if "\udc80" <= c <= "\udcff" else c for c in text)
-        return "".join(shown).encode("utf-8", "backslashreplace")
+        return show_bytes(text).encode("utf-8", "backslashreplace")
 
 
 def _tail_start(descriptor: int, lines: int) -> int:

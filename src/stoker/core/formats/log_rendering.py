@@ -22,6 +22,7 @@ MAX_LINE_LENGTH = 1 << 20
 
 # Everything but text and line ends. Tabs are text.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+_BACKSPACE_OR_ESCAPE = re.compile("[\x08\x1b]")  # the others have no effect
 
 # `ESC [ parameters final` of usual length; the rest of a longer sequence is shown as text.
 _CSI = re.compile("\x1b\\[([0-?]{0,128}[ -/]{0,8})([@-~]?)")
@@ -71,13 +72,12 @@ class LogView:
             text = self._pending + text
             self._pending = ""
         position = self._skip_string(text, 0) if self._in_string else 0
-        search = _CONTROL.search
-        while found := search(text, position):
-            start = found.start()
-            if start > position:
-                self._lines(text[position:start])
-            position = self._control(text, start)
-        if position < len(text):
+        if _CONTROL.search(text, position):
+            while found := _BACKSPACE_OR_ESCAPE.search(text, position):
+                self._lines(_CONTROL.sub("", text[position : found.start()]))
+                position = self._control(text, found.start())
+            self._lines(_CONTROL.sub("", text[position:]))
+        elif position < len(text):
             self._lines(text[position:] if position else text)
         return self._final()
 
@@ -242,12 +242,9 @@ class LogView:
     # -- control characters and sequences -----------------------------------------------------
 
     def _control(self, text: str, start: int) -> int:
-        """Apply the control character or sequence at `start` and return where it ends."""
-        char = text[start]
-        if char == "\x1b":
+        """Apply the backspaces or the sequence at `start` and return where they end."""
+        if text[start] == "\x1b":
             return self._sequence(text, start)
-        if char != "\b":
-            return start + 1
         end = start + 1
         while text[end : end + 1] == "\b":
             end += 1
