@@ -18,7 +18,7 @@ from tests import system_packages
 
 _MAY_SKIP = (
     "tests/hardware/", "tests/faults/test_job_cgroups.py", "tests/faults/test_enforced_limits.py",
-    "in_other_pythons",
+    "tests/faults/test_oom_kills.py", "in_other_pythons",
 )  # fmt: skip
 
 
