@@ -181,3 +181,25 @@ def test_sweep_records_a_guessed_goal_and_says_so(lab: Lab) -> None:
     lab.ok("sweep", "-n", "t", "--hold", "--gpus", "0", "--metric", "val_acc:min", *submit[-2:])
     assert "guessed" not in lab.run("sweep", "-n", "t", *submit[3:]).stderr
     assert json.loads(lab.ok("sweep", "show", "t", "--json"))["spec"]["metric"]["goal"] == "min"
+
+
+def test_exports_have_every_parameter(lab: Lab) -> None:
+    """A table on a terminal leaves out parameters that are equal in all rows."""
+    lab.ok("sweep", "-n", "s", "--hold", "--gpus", "0", "echo {lr} {seed}", "lr=1,2", "seed=7")
+    assert lab.ok("results", "s").split()[:3] == ["TRIAL", "lr", "STATE"]
+    assert lab.ok("results", "s", "--csv").startswith("trial,lr,seed,")
+    for words in (("--json",), ("--where", "lr == 1", "--json")):
+        rows = json.loads(lab.ok("results", "s", *words))["rows"]
+        assert [row["seed"] for row in rows] == [7] * len(rows)
+        assert all("lr" in row for row in rows)
+
+
+def test_metric_of_a_sweep_is_a_column_before_the_first_report(lab: Lab) -> None:
+    lab.ok(
+        "sweep", "-n", "s", "--hold", "--gpus", "0", "--metric", "acc:max", "echo {lr}", "lr=1,2"
+    )
+    assert "acc" in lab.ok("results", "s", "--sort=-acc").splitlines()[0].split()
+    rows = json.loads(lab.ok("results", "s", "--best", "1", "--json"))["rows"]
+    assert rows[0]["acc"] is None
+    assert "no trial has reported `acc`" in lab.run("plot", "s").stderr
+    assert json.loads(lab.ok("sweep", "show", "s", "--json"))["best"] is None

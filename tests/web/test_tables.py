@@ -132,3 +132,15 @@ def test_terminal_lists_what_the_web_ui_does(site: Site) -> None:
     assert [row["trial"] for row in found["rows"]] == [2, 3]
     found = site.lab.ok("results", "s", "--columns", "lr,cause", "--where", "cause != None")
     assert "gpu_oom" in found
+
+
+def test_new_sweep_knows_its_metric_and_parameters(site: Site) -> None:
+    site.lab.ok("sweep", "-n", "new", "--hold", "--gpus", "0", "--metric", "acc:max",
+                "--when", "wd: lr == 9", "echo {lr} {wd}", "lr=1,2", "wd=3")  # fmt: skip
+    found = site.ok("/api/sweeps/new/results?sort=-acc&where=wd+%3E+1")
+    assert (found["total"], "acc" in found["columns"]) == (0, True)
+    found = site.ok("/api/sweeps/new/results?sort=-acc")
+    assert (found["total"], [row["acc"] for row in found["rows"]]) == (2, [None, None])
+    site.lab.ok("sweep", "-n", "search", "--hold", "-m", "tpe", "-N", "3", "--gpus", "0",
+                "--metric", "acc:max", "echo {x}", "x=interval(0,1)")  # fmt: skip
+    assert site.get("/api/sweeps/search/results?sort=-acc&where=x+%3E+1").status == 200

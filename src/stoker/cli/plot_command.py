@@ -37,8 +37,8 @@ def run(parsed: Parsed) -> int:
     selection = found.selection
     metric = chosen_metric(parsed["metric"], selection) or _only_metric(selection)
     rows = selection.rows_of(selection.runs)
-    if not any(metric.name in row.metrics for row in rows):
-        known = sorted({name for row in rows for name in row.metrics})
+    known = sorted(selection.metric_names)
+    if metric.name not in known:
         raise NotFound(
             f"no trial has reported `{metric.name}`",
             f"reported metrics: {', '.join(known)}" if known else "no metrics were reported yet",

@@ -47,7 +47,9 @@ def run(parsed: Parsed) -> int:
         raise NotFound("there are no trials yet", "list the sweeps with: stoker sweep ls")
     metric = chosen_metric(parsed["metric"], selection)
     known = Columns(rows)  # of all rows, so that a filter hides no column
-    chosen = columns(rows, constants=bool(parsed["all"]))
+    # A program that reads the output expects every parameter, whatever the values are.
+    is_for_programs = parsed["json"] or _form(parsed)[0] is not None
+    chosen = columns(rows, constants=bool(parsed["all"] or is_for_programs))
     for text in parsed["where"] or ():
         rows = where(rows, text, known)
     goal = None

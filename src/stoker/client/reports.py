@@ -101,7 +101,10 @@ def sweep_reports(
     found, fresh = [], []
     commands = _commands(sweep)
     codes = trial_codes(db, sweep.id).labels
-    has_early_stop = bool(json.loads(sweep.spec).get("early_stop"))
+    stored = json.loads(sweep.spec)
+    has_early_stop = bool(stored.get("early_stop"))
+    # The metric of a sweep is a column before the first report.
+    declared = [stored["metric"]["name"]] if stored.get("metric") else []
     for trial in sweeps.trials(db, sweep.id):
         params = {name: data for name, (data, _) in json.loads(trial.point).items()}
         source = source_of(trial)
@@ -112,8 +115,9 @@ def sweep_reports(
             if source.is_finished:
                 fresh.append((trial.number, source.job, collector.to_json()))
         row = Row(
-            trial.number, trial.job, params, _last(collector), trial.state or "missing",
-            _seconds(trial.started_at, trial.ended_at), _extra(trial, commands, codes),
+            trial.number, trial.job, params, _last(collector, declared),
+            trial.state or "missing", _seconds(trial.started_at, trial.ended_at),
+            _extra(trial, commands, codes),
             _end(trial.state, trial.cause, trial.status, trial.detail),
         )  # fmt: skip
         if has_early_stop:
@@ -363,8 +367,11 @@ def _written_at(path: str) -> int:
         return 0
 
 
-def _last(collector: Collector) -> dict[str, object]:
-    return {name: stat.last for name, stat in collector.summary.items()}
+def _last(collector: Collector, declared: Iterable[str] = ()) -> dict[str, object]:
+    last: dict[str, object] = {name: stat.last for name, stat in collector.summary.items()}
+    for name in declared:
+        last.setdefault(name, None)
+    return last
 
 
 def _seconds(started: float | None, ended: float | None) -> float | None:

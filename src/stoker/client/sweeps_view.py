@@ -137,7 +137,9 @@ class SweepCache:
     ) -> tuple[list[Row], Columns]:
         """The trials that match, in order, and the columns of all trials."""
         rows = self._rows(db, row)
-        known = Columns(rows)
+        known = _columns(rows, row)
+        if not rows:  # a search that has not started: the metric is not a column yet
+            return rows, known
         if condition and condition.strip():
             rows = where(rows, condition, known)
         return sort(rows, order, known=known) if order else rows, known
@@ -147,12 +149,14 @@ class SweepCache:
         return trial_failures(*self._selected(db, sweeps.get(db, name), condition))
 
     def table_columns(self, db: Database, name: str) -> list[TableColumn]:
-        return trial_table_columns(Columns(self._rows(db, sweeps.get(db, name))))
+        row = sweeps.get(db, name)
+        return trial_table_columns(_columns(self._rows(db, row), row))
 
     def complete(self, db: Database, name: str, text: str, at: int) -> Completion:
         """What can be typed at a place of a filter of these trials."""
-        rows = self._rows(db, sweeps.get(db, name))
-        return complete_trial_filter(rows, Columns(rows), text, at)
+        row = sweeps.get(db, name)
+        rows = self._rows(db, row)
+        return complete_trial_filter(rows, _columns(rows, row), text, at)
 
     def export(
         self, db: Database, name: str, order: str | None, condition: str | None,
@@ -227,6 +231,11 @@ class SweepCache:
 
 def _missing(db: Database, row: SweepRow) -> int:
     return sum(is_missing(trial) for trial in sweeps.trials(db, row.id))
+
+
+def _columns(rows: list[Row], row: SweepRow) -> Columns:
+    """The columns of trials, with the parameters that no trial has yet."""
+    return Columns(rows, _spec(row).space.names)
 
 
 def _newest(db: Database) -> list[SweepRow]:

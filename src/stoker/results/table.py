@@ -67,11 +67,12 @@ class Table(Record):
 class Columns:
     """The columns of some rows, by name."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], params: Iterable[str] = ()) -> None:
+        """`params`: parameters that rows may have, although none of these has."""
         self._places: dict[str, tuple[str, str]] = {name: ("fixed", name) for name in FIXED}
         self._by_place = {place: name for name, place in self._places.items()}
         for kind, names in (
-            ("param", _names(row.params for row in rows)),
+            ("param", [*dict.fromkeys((*_names(row.params for row in rows), *params))]),
             ("metric", _names(row.metrics for row in rows)),
             ("extra", _names(row.extra for row in rows)),
         ):

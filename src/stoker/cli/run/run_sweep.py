@@ -204,7 +204,7 @@ class SweepSource:
         if metric is not None and any(metric.name in one.metrics for one in rows):
             rows = best_first(rows, f"metric.{metric.name}", metric.goal)
             notice(f"best by {metric.words}")
-        if any(one.metrics for one in rows):
+        if any(value is not None for one in rows for value in one.metrics.values()):
             print_table(select_columns(rows[:_SHOWN], columns(rows), Columns(rows)))
         if self._failed_before:
             notice(
