@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import random
+import statistics
 from collections.abc import Mapping
 
 import pytest
@@ -47,7 +49,7 @@ def test_categories_are_compared_by_their_groups() -> None:
         "loss",
     )
     assert [one.name for one in found] == ["opt"]  # `who` has a different value in each trial
-    assert found[0].score == pytest.approx(16 / 21)
+    assert found[0].score == pytest.approx(1 - 5 / 21 * 7 / 6)
     assert found[0].direction == 0
 
 
@@ -94,3 +96,24 @@ def test_sentence_says_when_trials_are_few_or_no_parameter_matters() -> None:
     start = "no parameter explains much of the ranking by loss; the most is lr (0.04 of 1)"
     assert explain(weak, "loss").startswith(start)
     assert explain([], "loss") == ""
+
+
+@pytest.mark.parametrize("values", [5, 200])
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.6, 0.9])
+def test_score_is_the_share_of_the_variance_that_a_parameter_explains(
+    values: int, share: float
+) -> None:
+    """The best value is in the middle, so that there is no trend. Means of 20 sweeps."""
+    rng = random.Random(1)
+    places = [place / (values - 1) for place in range(values)]
+    effect = [(place - 0.5) ** 2 for place in places]
+    spread = statistics.pstdev(effect)
+    scores = []
+    for _ in range(20):
+        chosen = [rng.randrange(values) for _ in range(100)]
+        found = importance(
+            rows(*(({"lr": places[one]}, math.sqrt(share) * effect[one] / spread
+                    + math.sqrt(1 - share) * rng.gauss(0, 1)) for one in chosen)), "loss",
+        )  # fmt: skip
+        scores.append(found[0].score)
+    assert statistics.mean(scores) == pytest.approx(share, abs=0.12)

@@ -1,16 +1,16 @@
 // What the API says about the sweeps of the browser tests: importance of parameters, possible actions,
 // and the form of a clone.
-const QUARTERS = 'ranks compared between quarters of its values';
+const NEIGHBORS = 'ranks compared between trials with neighboring values';
 const GROUPS = 'ranks compared between its values';
 
 export const importance = {
   metric: 'val_loss',
   importance: [
-    { name: 'lr', score: 0.71, direction: 0, n: 16, method: QUARTERS },
+    { name: 'lr', score: 0.71, direction: 0, n: 16, method: NEIGHBORS },
     { name: 'opt', score: 0.22, direction: 0, n: 16, method: GROUPS },
     { name: 'wd', score: 0.02, direction: 1, n: 16, method: 'squared rank correlation' },
   ],
-  explanation: `lr explains most of the ranking by val_loss (0.71 of 1), from 16 trials, which are few; method: ${QUARTERS}, each parameter alone, so combined effects do not count`,
+  explanation: `lr explains most of the ranking by val_loss (0.71 of 1), from 16 trials, which are few; method: ${NEIGHBORS}, each parameter alone, so combined effects do not count`,
 };
 
 /** The actions on a sweep; only a grid can have more values. */

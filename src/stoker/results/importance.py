@@ -1,16 +1,18 @@
 """Estimate from the finished trials how important each parameter is for a metric.
 
-A score between 0 and 1 is the share of the ranking that one parameter explains alone: the square of
-Spearman's rank correlation for numbers, eta squared of the ranks for categories. Ranks are used so
-that one diverged trial with a loss of 1e9 does not dominate. An optimum in the middle of a range is
-not a trend: with enough trials, numbers are also split into quartiles that are compared like
-categories, and the higher score counts.
+A score between 0 and 1 is the share of the variance of the ranks that one parameter explains alone
+(a first-order Sobol index). Ranks are used so that one diverged trial with a loss of 1e9 does not
+dominate. Values that repeat are compared as groups: eta squared, adjusted for the share expected by
+chance. For other numbers, what is left unexplained is the mean squared difference of the ranks of
+neighbors, divided by 2 (Rice's difference-based estimator of the variance). The square of
+Spearman's rank correlation counts if it is higher: it needs fewer trials to see a trend.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from stoker.core.metrics.report_line import is_number
 from stoker.core.record import Record
@@ -18,13 +20,12 @@ from stoker.results import table
 from stoker.results.table import Row
 
 _FEWEST = 3
-_PARTS = 4
-_FEWEST_FOR_PARTS = 12
+_FEWEST_FOR_NEIGHBORS = 12
 _STRONG, _WEAK = 0.5, 0.1  # scores from which a sentence says "most", and "a part"
 _FEW = 20  # with fewer trials, a sentence about the score says so
 # How a score was computed, in the words of a sentence.
 TREND = "squared rank correlation"
-QUARTERS = "ranks compared between quarters of its values"
+NEIGHBORS = "ranks compared between trials with neighboring values"
 GROUPS = "ranks compared between its values"
 
 
@@ -33,7 +34,7 @@ class Influence(Record):
     score: float
     direction: int  # 1: the metric rises with the parameter, -1: it falls, 0: no trend
     n: int  # number of trials used
-    method: str  # TREND, QUARTERS or GROUPS
+    method: str  # TREND, NEIGHBORS or GROUPS
 
 
 def importance(rows: Sequence[Row], metric: str) -> list[Influence]:
@@ -64,14 +65,16 @@ def _influence(name: str, values: list[object], results: list[float]) -> Influen
         return None
     if len(numbers) == n:
         rho = spearman(numbers, results)
-        spot = _sweet_spot(numbers, results)
-        score = max(rho * rho, spot)
+        is_repeated = kinds <= n / 2
+        share = _groups(numbers, results) if is_repeated else _neighbors(numbers, results)
+        score = max(rho * rho, share)
         is_trend = rho * rho >= score / 2
         direction = ((rho > 0) - (rho < 0)) if is_trend else 0
-        return Influence(name, score, direction, n, QUARTERS if spot > rho * rho else TREND)
-    if kinds == n:  # every trial is its own group, so the score would always be 1
+        method = TREND if score > share else GROUPS if is_repeated else NEIGHBORS
+        return Influence(name, score, direction, n, method)
+    if kinds == n:  # every trial is its own group
         return None
-    return Influence(name, eta_squared(values, ranks(results)), 0, n, GROUPS)
+    return Influence(name, max(0.0, _groups(values, results)), 0, n, GROUPS)
 
 
 def explain(found: Sequence[Influence], metric: str) -> str:
@@ -96,14 +99,22 @@ correlation, each parameter alone, so combined effects do not count'
     )
 
 
-def _sweet_spot(numbers: list[float], results: list[float]) -> float:
-    """Eta squared over the quartiles, adjusted for the share expected by chance."""
+def _groups(values: Sequence[object], results: list[float]) -> float:
+    """Eta squared over equal values, adjusted for the share expected by chance."""
+    n, kinds = len(values), len({table.identity(value) for value in values})
+    return 1 - (1 - eta_squared(values, ranks(results))) * (n - 1) / (n - kinds)
+
+
+def _neighbors(numbers: list[float], results: list[float]) -> float:
+    """The share that remains if neighbors differ only by chance."""
     n = len(numbers)
-    if n < _FEWEST_FOR_PARTS:
+    if n < _FEWEST_FOR_NEIGHBORS:
         return 0.0
-    parts = [int((rank - 0.5) * _PARTS / n) for rank in ranks(numbers)]
-    kinds = len(set(parts))
-    return 1 - (1 - eta_squared(parts, ranks(results))) * (n - 1) / (n - kinds)
+    order = sorted(zip(numbers, ranks(results), strict=True), key=lambda pair: pair[0])
+    placed = [rank for _, rank in order]
+    total = math.fsum((rank - (n + 1) / 2) ** 2 for rank in placed)
+    steps = math.fsum((a - b) ** 2 for a, b in pairwise(placed))
+    return 1 - steps / 2 / total if total else 0.0
 
 
 def spearman(left: Sequence[float], right: Sequence[float]) -> float:
