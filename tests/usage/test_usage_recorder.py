@@ -62,9 +62,9 @@ def test_usage_of_a_job_includes_all_its_processes(quick_lab: Lab, record: Recor
     record(lab)
     wait_until(lambda: highest(lab, working, "memory") > 200 * MIB, what="memory")
     wait_until(lambda: highest(lab, working, "cpu") > 20, what="processor time")
-    wait_until(lambda: trace(lab, idle, "memory"), what="the other one")
+    wait_until(lambda: highest(lab, idle, "memory") > 0, what="the other one")
     assert highest(lab, working, "memory") < 400 * MIB
-    assert 0 < highest(lab, idle, "memory") < 20 * MIB
+    assert highest(lab, idle, "memory") < 20 * MIB
     found = job_trace(str(lab.state_dir), working, 50)
     assert sorted(found) == ["cpu", "memory"]
     assert (found["cpu"].unit, found["memory"].unit) == ("percent", "bytes")
@@ -189,7 +189,8 @@ def test_usage_of_gpus_and_of_jobs_on_them_is_recorded(host: GpuHost, record: Re
 
     def is_traced() -> bool:
         recorder.send(b"garbage\n" + encode(sample) + b"\n")
-        return "gpu_memory" in job_trace(folder, pair, ALL)
+        # The daemon's own recorder may have a sample from before the job used its memory.
+        return trace(lab, pair, "gpu_memory")[-1:] == [10 * GIB]
 
     wait_until(is_traced, what="GPU readings")
     gpu = gpu_trace(folder, first, 0, ALL)
@@ -219,10 +220,9 @@ def test_jobs_on_a_shared_gpu_have_own_memory_and_part_of_the_power(
 
     def is_traced() -> bool:
         recorder.send(encode(sample))
-        return all("power" in job_trace(str(lab.state_dir), job, ALL) for job in jobs)
+        return [trace(lab, job, "gpu_memory")[-1:] for job in jobs] == [[7 * GIB], [3 * GIB]]
 
     wait_until(is_traced, what="shares")
-    assert [trace(lab, job, "gpu_memory")[-1] for job in jobs] == [7 * GIB, 3 * GIB]
     assert [trace(lab, job, "power")[-1] for job in jobs] == [300, 300]
     assert [trace(lab, job, "gpu_use")[-1] for job in jobs] == [90, 90]
 
