@@ -10,7 +10,21 @@ export default async ({ fake, page, open, until, assert }) => {
     temperature_celsius: null,
     slots: 3,
   });
+  Object.assign(fake.gpus[1], {
+    model: 'NVIDIA H200 NVL 141GB HBM3e',
+    state: 'in quarantine: Xid 79',
+    simulated: true,
+    slots: 4,
+  });
   await open();
+  const covered = await page.locator('.gpu > *').evaluateAll((parts) =>
+    parts.filter((part) => {
+      const before = part.previousElementSibling?.getBoundingClientRect();
+      const isShown = part.getClientRects().length > 0; // a card without jobs has no list
+      return before && isShown && part.getBoundingClientRect().top < before.bottom - 1;
+    }),
+  );
+  assert.equal(covered.length, 0, 'a part of a GPU card covers the one above it');
   assert.match(await page.locator('.gpu').nth(0).innerText(), /1 of 3 slots in use/);
   // A table far below the visible area is not taller than its rows.
   const tall = await page

@@ -12,8 +12,16 @@ export default async ({ fake, page, open, until, assert }) => {
   );
   assert.ok((await page.locator('.tl-row .tl-block.forecast').count()) > 5);
 
-  // Why was GPU 3 idle?
+  // A block under the pointer keeps its pattern.
   const idle = page.locator('[aria-label="GPU 3"] .tl-waiting').first();
+  const background = () => idle.evaluate((one) => getComputedStyle(one).background);
+  const usual = await background();
+  assert.match(usual, /gradient/);
+  await idle.hover();
+  await page.waitForSelector('.tl-tip');
+  assert.equal(await background(), usual);
+
+  // Why was GPU 3 idle?
   await idle.click();
   const details = page.getByRole('region', { name: 'Details of the chosen block' });
   assert.match(await details.innerText(), /GPU 3/);
