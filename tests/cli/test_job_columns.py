@@ -47,3 +47,17 @@ def test_page_about_tables_lists_every_column() -> None:
     assert [name for name, _ in listed] == list(COLUMNS)
     for name, text in listed:
         assert text.endswith(COLUMNS[name].words)
+
+
+def test_jobs_are_found_by_parameters_of_trials_and_of_commands(lab: Lab) -> None:
+    for command in ("echo --lr 0.01", "echo --lr=0.1 --opt adam", "echo lr=0.01", "echo 0.01"):
+        lab.submit("-G0", "--hold", *command.split())
+    lab.ok("sweep", "--hold", "-G0", "echo {lr}", "lr=0.01,0.1")
+
+    def found(condition: str) -> list[int]:
+        return [job["id"] for job in as_json(lab.ok("ls", "--json", "--where", condition))["jobs"]]
+
+    assert found("param.lr == 0.01") == [1, 3, 5]
+    assert found("param.opt == 'adam'") == [2]
+    job = as_json(lab.ok("ls", "2", "--json", "--columns", "param.lr"))["jobs"][0]
+    assert job["values"] == {"param.lr": 0.1}

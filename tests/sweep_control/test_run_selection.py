@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
@@ -86,3 +87,26 @@ def test_unknown_word_is_an_error(
 ) -> None:
     with pytest.raises(kind, match=message):
         runs.select(*words)
+
+
+def test_trial_is_its_newest_job_in_every_command(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "--gpus", "0", "echo run $STOKER_JOB_ID of {x}", "x=1,2")
+    lab.wait()
+    lab.ok("sweep", "rerun", "s", "1")
+    lab.wait()
+    assert lab.ok("log", "s/1") == "run 3 of 1\n"
+    for word in ("s/1", "sweep:s/1"):
+        assert [job["id"] for job in json.loads(lab.ok("show", word, "--json"))["jobs"]] == [3]
+    assert [row["job"] for row in json.loads(lab.ok("results", "s/1", "--json"))["rows"]] == [3]
+    assert [job["id"] for job in json.loads(lab.ok("ls", "name:s/1", "--json"))["jobs"]] == [1, 3]
+
+
+def test_parameter_that_is_also_a_metric_is_compared(lab: Lab) -> None:
+    script = lab.folder / "train.py"
+    script.write_text("import sys\nprint('stoker: lr=' + sys.argv[2])\n")
+    for lr in ("0.1", "0.2"):
+        lab.submit("-G0", "python3", str(script), "--lr", lr)
+    lab.wait()
+    found = json.loads(lab.ok("results", "1", "2", "--compare", "--json"))
+    assert [(one["name"], one["values"]) for one in found["params"]] == [("lr", [0.1, 0.2])]
+    assert [(one["name"], one["values"]) for one in found["metrics"]] == [("lr", [0.1, 0.2])]

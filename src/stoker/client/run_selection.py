@@ -240,15 +240,14 @@ class RunSelector:
 
 
 def _with_params(one: Reported, facts: dict[int, RunFacts], metrics: set[str]) -> Reported:
-    """A job outside a sweep has the parameters of its command, except `echo stoker: loss=1`."""
+    """A job outside a sweep has the parameters of its command. In `echo stoker: loss=1`, `loss` is
+    a metric."""
     known = facts.get(one.row.job or 0)
     if known is None or known.sweep is not None or one.row.params or one.row.trial is not None:
         return one
-    params = {
-        name: value
-        for name, value in command_params(known.argv, known.shell).items()
-        if name not in metrics
-    }
+    params = command_params(known.argv, known.shell)
+    if any("stoker:" in word for word in known.argv):
+        params = {name: value for name, value in params.items() if name not in metrics}
     return one._replace(row=one.row._replace(params=params))
 
 

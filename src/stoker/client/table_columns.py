@@ -36,7 +36,11 @@ def job_table_columns(db: Database) -> list[TableColumn]:
     ]
     for name in job_metrics.names(db):
         kind = name.partition(".")[0]
-        words = "last value of a finished job" if kind == "metric" else "parameter of its trial"
+        words = (
+            "last value of a finished job"
+            if kind == "metric"
+            else "parameter of its trial or command"
+        )
         found.append(TableColumn(name, kind, words, True))
     return found
 

@@ -132,6 +132,9 @@ def column(name: str) -> JobColumn:
     else:
         path = f'$."{rest}"{part}'.encode("utf-8", "replace").hex()
         sql = f"json_extract({blob}, CAST(x'{path}' AS TEXT))"
+    if kind == "param":  # a job outside a sweep has those of its command
+        literal = "CAST(x'" + rest.encode("utf-8", "replace").hex() + "' AS TEXT)"
+        sql = f"iif(t.job IS NULL, stoker_param(j.argv, j.shell, {literal}), {sql})"
     return JobColumn(name, ANY, sql, joins, f"{kind} `{rest}`")
 
 

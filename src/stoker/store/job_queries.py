@@ -350,6 +350,8 @@ def select(db: Database, selector: Selector) -> list[int]:
         ids = [row[0] for row in rows if row[0] not in after_boot]
         added = [id for id, (_, after) in after_boot.items() if after in selector.states]
         return sorted([*ids, *added]) if added else ids
+    elif (trial := _job_of_trial(db, selector)) is not None:
+        return [trial]
     elif selector.sweep is not None:
         rows = db.execute(
             "SELECT j.id FROM jobs j JOIN sweeps s ON s.id = j.sweep WHERE s.name = ? ORDER BY 1",
@@ -365,6 +367,22 @@ def select(db: Database, selector: Selector) -> list[int]:
     if not ids:
         raise NotFound(_missing(selector), _hint(db, selector))
     return ids
+
+
+def _job_of_trial(db: Database, selector: Selector) -> int | None:
+    """The newest job of a trial (SWEEP/TRIAL); None for other selectors.
+
+    All jobs of a trial have this text as their name.
+    """
+    sweep, slash, number = selector.text.removeprefix("sweep:").rpartition("/")
+    if not slash or not (number.isascii() and number.isdigit() and len(number) < 12):
+        return None
+    found = db.value(
+        "SELECT j.id FROM trials t JOIN sweeps s ON s.id = t.sweep JOIN jobs j ON j.id = t.job"
+        " WHERE s.name = ? AND t.number = ?",
+        (to_bytes(sweep), int(number)),
+    )
+    return None if found is None else int(str(found))
 
 
 def _missing(selector: Selector) -> str:

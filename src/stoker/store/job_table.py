@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from stoker.core.formats.byte_text import to_bytes, to_text
+from stoker.core.formats.byte_text import to_bytes, to_text, unpack_words
+from stoker.core.formats.command_params import command_params
 from stoker.core.record import Record
 from stoker.store.database import Database
 from stoker.store.history import Filters
@@ -45,6 +46,7 @@ class JobTable:
         create = db.connection.create_function
         create("stoker_command", 2, functions.command, deterministic=True)
         create("stoker_result", 4, functions.result, deterministic=True)
+        create("stoker_param", 3, _command_param, deterministic=True)
         create("stoker_floor", 2, floor_divided, deterministic=True)
         create("stoker_rest", 2, remainder, deterministic=True)
         create("stoker_has", 3, _has_text, deterministic=True)
@@ -179,6 +181,16 @@ def _of_filters(filters: Filters) -> list[Condition]:
     if filters.text:
         add("stoker_has(j.argv, j.name, :text)", text=to_bytes(filters.text.lower()))
     return found
+
+
+def _command_param(argv: bytes, shell: int, name: str) -> str | int | float | None:
+    """A parameter in the command of a job; None if it has none of this name."""
+    if name.encode() not in argv:
+        return None
+    value = command_params(unpack_words(argv), bool(shell)).get(name)
+    if value is None or isinstance(value, (int, float)):
+        return value
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _has_text(argv: bytes, name: bytes | None, wanted: bytes) -> bool:
