@@ -164,7 +164,7 @@ def test_tags_can_be_added_and_removed(lab: Lab) -> None:
     lab.ok("submit", "--hold", "-T", "old", "-f", "-", input="true\n" * 2)
     assert lab.ok("tag", "1-2", "+new", "-old", "+old2") == "2 jobs tagged\n"
     assert lab.job(1)["tags"] == ["new", "old2"]
-    assert lab.ok("tag", "2", "-new", "-hot") == "1 job tagged\n"
+    assert lab.ok("tag", "2", "-new", "-hot") == "tags removed from 1 job\n"
     assert lab.job(2)["tags"] == ["old2"]
     refused(lab.run("tag", "1"), 2, "no tags given", "example: stoker tag 7 +baseline")
     hint = f"give jobs or the name of a sweep; {WHICH[1]}"
@@ -186,6 +186,13 @@ def test_changed_tags_are_recorded_as_events(lab: Lab) -> None:
     (event,) = lab.job(1)["events"]
     assert (event["kind"], event["data"]) == ("tagged", "+new -old")
     assert "  tagged +new -old\n" in lab.ok("show", "1") + "\n"
+
+
+def test_tag_says_what_was_added_and_removed(lab: Lab) -> None:
+    lab.submit("--hold", "-T", "old", "true")
+    assert lab.ok("tag", "1", "+new") == "1 job tagged\n"
+    assert lab.ok("tag", "1", "-old") == "tag removed from 1 job\n"
+    assert lab.ok("tag", "1", "-old,older") == "unchanged: 1 job had no such tags\n"
 
 
 def test_comma_separates_two_tags(lab: Lab) -> None:

@@ -182,7 +182,9 @@ def test_json_has_all_fields_of_schema_1(lab: Lab) -> None:
     lab.submit("exit 3")
     lab.wait()
     listing = as_json(lab.ok("ls", "--json"))
-    assert sorted(listing) == ["counts", "jobs", "progress", "schema", "starts", "waits"]
+    assert sorted(listing) == [
+        "counts", "jobs", "progress", "schema", "starts", "truncated", "waits",
+    ]  # fmt: skip
     (job,) = listing["jobs"]
     assert " ".join(job) == FIELDS
     assert (job["state"], job["cause"], job["exit_code"], job["signal"]) == (
@@ -331,3 +333,14 @@ def test_ls_prints_a_notice_when_jobs_wait_without_a_daemon(lab: Lab) -> None:
     done = lab.run("ls")
     assert done.stderr == "no daemon is running; start it with `stoker daemon start`\n"
     assert "no daemon" not in done.stdout
+
+
+def test_ls_and_status_say_that_there_are_more_jobs(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "-f", "-", input="true\n" * 13)
+    assert "\n3 more waiting jobs (see stoker ls)\n" in lab.ok()
+    done = lab.run("ls", "all", "-n", "12", "--json")
+    assert as_json(done.stdout)["truncated"] is True
+    assert done.stderr == "only 12 of the matching jobs are listed; -n N lists more\n"
+    assert done.stderr in lab.ok("ls", "1-13", "-n", "12")
+    done = lab.run("ls", "all", "-n", "13", "--json")
+    assert (as_json(done.stdout)["truncated"], done.stderr) == (False, "")

@@ -166,3 +166,11 @@ def test_bytes_that_are_not_utf8_reach_the_shell_unchanged(lab: Lab) -> None:
     lab.ok("submit", "-f", "jobs.txt")
     assert lab.wait(1) == 0
     assert lab.log(1) == " ff fe\n"
+
+
+def test_error_in_a_directive_names_its_own_line(lab: Lab) -> None:
+    text = "true\n\n#stoker --gpus x\n# comment\ntrue\ntrue #stoker --gpus 0\n"
+    done = lab.run("submit", "-f", "-", input=text)
+    assert done.stderr.startswith("error: line 3: `--gpus`: ")
+    done = lab.run("submit", "-f", "-", input="#stoker --gpus 0\ntrue\ntrue #stoker --gpus y\n")
+    assert "error: line 3: `--gpus`: " in done.stderr

@@ -224,3 +224,21 @@ def test_ls_lists_the_jobs_of_a_sweep_by_its_name(lab: Lab) -> None:
     assert "true" not in text
     refused(lab.run("show", "lrs"), 1, "there is no job `lrs`",
             "to select the jobs of the sweep, write sweep:lrs")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["all", "7", "failed", "3-9", "9-3", "@", "7_3", "sweep:x"])
+def test_name_that_selects_other_jobs_is_refused(lab: Lab, name: str) -> None:
+    message = f"`--name` must not be `{name}`, which selects other jobs"
+    done = lab.run("submit", "--name", name, "true")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, f"error: {message}")
+    lab.submit("--hold", "--name", "2026-12-24", "true")
+    assert lab.run("edit", "1", "--name", name).returncode == 2
+    assert lab.job(1)["name"] == "2026-12-24"
+
+
+def test_devices_that_do_not_exist_are_refused_beside_a_daemon(lab: Lab) -> None:
+    lab.wait(lab.submit("true"))
+    done = lab.run("submit", "true", STOKER_DEVICES="banana")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: `banana` is not a GPU index or UUID\n")
+    assert set(lab.states()) == {1}

@@ -11,6 +11,10 @@ from stoker.errors import UsageError
 
 
 def jobs(text: str) -> list[JobLine]:
+    return [line._replace(flags_at=0) for line in with_places(text)]
+
+
+def with_places(text: str) -> list[JobLine]:
     return list(parse(text.splitlines(keepends=True)))
 
 
@@ -193,3 +197,8 @@ def test_every_job_has_a_command_and_the_number_of_a_line_in_order(lines: list[s
     numbers = [line.number for line in found]
     assert all(line.text.strip() and line.flags == line.flags.strip() for line in found)
     assert numbers == sorted(set(numbers)) and all(1 <= n <= len(lines) for n in numbers)
+
+
+def test_job_knows_the_line_of_its_last_directive() -> None:
+    found = with_places("a\n#stoker -G 1\n\nb\nc #stoker -G 2\nd\n")
+    assert [(line.number, line.flags_at) for line in found] == [(1, 0), (4, 2), (5, 5), (6, 2)]

@@ -290,3 +290,13 @@ def test_any_points_can_be_drawn_as_an_image(
 ) -> None:
     made = Figure("t", (Panel(Axis("x", x), Axis("y", y), (Series("s", tuple(points)),)),))
     assert image_plot.draw(made, dpi=20)
+
+
+def test_locale_c_has_no_braille(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("LC_ALL", "LC_CTYPE", "LANG"):
+        monkeypatch.delenv(key, raising=False)
+    assert terminal_plot.knows_unicode("utf-8")
+    monkeypatch.setenv("LANG", "en_US.UTF-8")
+    assert terminal_plot.knows_unicode("utf-8") and not terminal_plot.knows_unicode("latin-1")
+    monkeypatch.setenv("LC_ALL", "C")
+    assert not terminal_plot.knows_unicode("utf-8")

@@ -98,7 +98,7 @@ class JobSpecs:
                     self._flags, self._own = line.flags, self._with_flags(line.flags)
                 spec, options, values = self._own
             except Error as error:
-                raise type(error)(f"line {line.number}: {error.message}", error.hint) from None
+                raise type(error)(f"line {line.flags_at}: {error.message}", error.hint) from None
         if spec.dedupe is not None:
             spec = spec._replace(dedupe=f"{spec.dedupe}:{line.number}")
         return spec._replace(argv=(line.text,)), options, values

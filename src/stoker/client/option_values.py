@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from stoker.core.formats.command_line import count, whole_number
 from stoker.core.formats.counter_names import is_counter_name
 from stoker.core.formats.durations import parse_duration
+from stoker.core.formats.selectors import parse_selector
 from stoker.core.formats.sizes import format_size, parse_size
 from stoker.core.model import AfterSelector, Dependency
 from stoker.core.record import Record
@@ -137,6 +138,17 @@ def filled(text: str) -> str:
     """Check text that must not be empty or blank, such as a name."""
     if not text.strip():
         raise Invalid("must not be empty")
+    return text
+
+
+def job_name(text: str) -> str:
+    """Check the name of a job: as a selector, it must mean this name and nothing else."""
+    try:
+        is_free = parse_selector(filled(text)).name == text
+    except UsageError:
+        is_free = False
+    if not is_free:
+        raise Invalid(f"must not be `{text}`, which selects other jobs")
     return text
 
 
@@ -547,7 +559,7 @@ CORE_COUNT = Kind(_parse_node_count, _check_node_count)
 NEEDS = Kind(_parse_need, _check_needs)
 ENGINE_OPTIONS = Kind(_parse_engine_option, _check_engine_options)
 SWITCH = Kind(lambda text: True, _check_switch)
-NAME = Kind(filled, lambda value: filled(check_text(value)))
+NAME = Kind(job_name, lambda value: job_name(check_text(value)))
 TEXTS = Kind(lambda text: (filled(text),), _check_texts)
 PATH = Kind(_parse_path, lambda value: _parse_path(check_path(value)))
 SIZE = Kind(_parse_positive_size, _check_size)

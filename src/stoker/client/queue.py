@@ -304,16 +304,20 @@ class Queue:
         add: Iterable[str],
         remove: Iterable[str],
         sweeps: Iterable[str] = (),
-    ) -> None:
-        """Add tags to jobs and sweeps and remove them. Raises NotFound for an unknown sweep."""
+    ) -> int:
+        """Add tags to jobs and sweeps and remove them; returns how many of these changed.
+
+        Raises NotFound for an unknown sweep.
+        """
         from stoker.store import notes
 
         add, remove = list(add), list(remove)
         known = self._sweeps(sweeps)
         with self.db.transaction():
-            for sweep in known:
-                notes.change_tags(self.db, notes.SWEEP, sweep, add, remove)
-        notes.tag_jobs(self.db, ids, add, remove, time.time())
+            changed = sum(
+                bool(notes.change_tags(self.db, notes.SWEEP, sweep, add, remove)) for sweep in known
+            )
+        return changed + notes.tag_jobs(self.db, ids, add, remove, time.time())
 
     def star(self, ids: list[int], starred: bool = True, sweeps: Iterable[str] = ()) -> int:
         """Add stars to jobs and sweeps, or remove them; returns how many changed.

@@ -69,7 +69,14 @@ def known_resources(db: Database, settings: Settings) -> HostResources:
 
 
 def known_devices(db: Database, settings: Settings) -> tuple[Device, ...]:
-    """The devices of the running daemon, or those that a new daemon would find."""
+    """The devices of the running daemon, or those that a new daemon would find.
+
+    Raises UsageError if the setting `devices` is not a list of devices.
+    """
+    if settings.devices:
+        from stoker.devices.discovery import simulated
+
+        simulated(settings.devices)
     if daemon_pid(settings.state_dir) is not None and meta.get_meta(db, "cpu_slots") is not None:
         return load_devices(db)
     from stoker.devices.discovery import find_devices

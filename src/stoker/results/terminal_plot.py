@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 
 from stoker.results.axis import Scale
@@ -13,13 +14,20 @@ _BEST = "1;32"
 _FAINT = "2"
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SMALLEST = (24, 6)
+_LOCALES = ("LC_ALL", "LC_CTYPE", "LANG")  # the first one that is set counts
 _TALL = 18  # lines from which a long note may have several of them
 _MOST_FILLS = 3  # bands whose edges are drawn, those of the best groups
 _LEAST_ROWS = 5  # per panel: two of dots, three for title, axis and labels
 
 
 def knows_unicode(encoding: str | None) -> bool:
-    """Whether this encoding, for example of stdout, can represent braille."""
+    """Whether this encoding, for example of stdout, can represent braille.
+
+    Python uses UTF-8 in the locale C, too, which the terminal of a user may not understand.
+    """
+    locale = next((os.environ[key] for key in _LOCALES if os.environ.get(key)), "")
+    if locale in ("C", "POSIX"):
+        return False
     return (encoding or "").lower().replace("-", "").replace("_", "") in ("utf8", "utf8sig")
 
 

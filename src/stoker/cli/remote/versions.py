@@ -29,9 +29,11 @@ def check_support(connection: Connection, done: Captured) -> None:
 def too_old(connection: Connection) -> Unavailable:
     """The error for a box whose release does not know `--host`."""
     name, version = connection.box.name, box_version(connection) or "an older release"
+    has = f"{name} has {version}, this machine {__version__}"
+    if version == __version__:
+        has = f"both have {version}, but {name} an older build of it"
     return Unavailable(
-        f"Stoker on {name} is too old for this command: {name} has {version}, this machine "
-        f"{__version__}",
+        f"Stoker on {name} is too old for this command: {has}",
         f"upgrade it there: ssh {connection.box.host} pip install --user --upgrade stoker",
     )
 

@@ -14,6 +14,7 @@ from stoker.client.option_values import (
     MEMORY,
     NOTIFY,
     SHARE,
+    job_name,
     parse_dependencies,
     parse_pair,
     parse_time,
@@ -79,7 +80,9 @@ VERB = Verb(
         ),
         Option("--cpus", "number of CPU cores to reserve; 0: the default", "N", count),
         Option("--mem", "memory of the host to reserve, or auto; 0: none", "SIZE", _memory),
-        Option("-n --name", "new name; empty: no name", "NAME"),
+        Option(
+            "-n --name", "new name; empty: no name", "NAME", lambda text: text and job_name(text)
+        ),
         Option("-p --priority", "new priority; a higher number starts first", "N", whole_number),
         Option(
             "-t --time-limit", "time limit (0: none; without unit: minutes)", "TIME", parse_duration

@@ -22,6 +22,7 @@ from stoker.store.job_queries import JobRow
 # Counting a million jobs takes longer than showing fifty of them.
 COUNT_LIMIT = 20_000
 DEFAULT_LIMIT = 50
+_CUT = "only {} of the matching jobs are listed; -n N lists more"
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -74,7 +75,11 @@ def run(parsed: Parsed) -> int:
         return watch(queue, lambda room: _watched(queue, parsed, room),
                      (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip
     if parsed["json"]:
-        print_json(**_as_json(queue, parsed, has_starts=True))
+        found = _as_json(queue, parsed, has_starts=True)
+        found["truncated"] = is_cut = _is_cut(queue, parsed, len(found["jobs"]))
+        print_json(**found)
+        if is_cut:
+            notice(_CUT.format(len(found["jobs"])))
         return 0
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     print(render(queue, parsed, counts))
@@ -136,8 +141,16 @@ def no_daemon(queue: Queue, counts: dict[str, int]) -> str | None:
     return views.NO_DAEMON
 
 
-def rows_for(queue: Queue, parsed: Parsed, fitting: int | None = None) -> list[JobRow]:
-    limit = parsed["limit"]
+def _is_cut(queue: Queue, parsed: Parsed, listed: int) -> bool:
+    """Whether more jobs match than the limit, which is also the number of those that are listed."""
+    limit = DEFAULT_LIMIT if parsed["limit"] is None else int(parsed["limit"])
+    return listed >= limit and len(rows_for(queue, parsed, limit=limit + 1)) > limit
+
+
+def rows_for(
+    queue: Queue, parsed: Parsed, fitting: int | None = None, limit: int | None = None
+) -> list[JobRow]:
+    limit = parsed["limit"] if limit is None else limit
     if limit is None:
         limit = DEFAULT_LIMIT if fitting is None else min(DEFAULT_LIMIT, fitting)
     states: tuple[str, ...] | None = None
@@ -194,6 +207,8 @@ def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | 
         text = columns_table(queue, parsed["columns"], rows)
     else:
         text = jobs_table(queue, rows)
+    if (parsed.words or parsed["where"]) and fitting is None and _is_cut(queue, parsed, len(rows)):
+        return f"{text}\n{_CUT.format(len(rows))}"
     hidden = sum(counts.values()) - len(rows)
     if hidden > 0 and not (parsed.words or parsed["where"]):
         is_more = any(count >= COUNT_LIMIT for count in counts.values())

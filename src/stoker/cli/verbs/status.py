@@ -127,6 +127,9 @@ def render(queue: Queue) -> str:
             parts[-1] += f"\n{plural(hidden, 'more job')} on backends"
     counts = job_queries.counts_up_to(queue.db, COUNT_LIMIT)
     parts.append(jobs_table(queue, waiting, view) if waiting else "no waiting jobs")
+    hidden = sum(counts.get(state, 0) for state in (*WAITING, "submitted")) - len(waiting)
+    if waiting and hidden > 0:
+        parts[-1] += f"\n{plural(hidden, 'more waiting job')} (see stoker ls)"
     if counts:
         parts.append(summary(counts))
     parts += _notices(queue, counts)

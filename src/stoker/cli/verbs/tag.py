@@ -43,5 +43,11 @@ def run(parsed: Parsed) -> int:
         raise NotFound(error.message, hint) from None
     if not add and not remove:
         raise UsageError("no tags given", "example: stoker tag 7 +baseline")
-    queue.tag(targets.jobs, add, remove, targets.sweeps)
-    return print_change(parsed, f"{counted(targets)} tagged", tagged=len(targets))
+    changed = queue.tag(targets.jobs, add, remove, targets.sweeps)
+    text = f"{counted(targets)} tagged"
+    if not add:
+        tags = "tag" if len(remove) == 1 else "tags"
+        text = f"{tags} removed from {counted(targets)}"
+        if not changed:
+            text = f"unchanged: {counted(targets)} had no such {tags}"
+    return print_change(parsed, text, tagged=len(targets))

@@ -22,6 +22,7 @@ class JobLine(Record):
     number: int
     text: str
     flags: str  # of the directives before this line, then of those on it
+    flags_at: int = 0  # the line of the last of these directives; 0: of none
 
 
 class Parser:
@@ -29,6 +30,7 @@ class Parser:
 
     def __init__(self) -> None:
         self._common_flags = ""
+        self._flags_at = 0
         self._joined = ""
         self._first = 0
         self._number = 0
@@ -37,7 +39,7 @@ class Parser:
         """Return the job that this line completes, or None. Raises UsageError."""
         self._number += 1
         if not self._joined and _is_plain(raw):
-            return JobLine(self._number, raw, self._common_flags)
+            return JobLine(self._number, raw, self._common_flags, self._flags_at)
         line = raw.rstrip("\r\n")
         if "\0" in line:
             raise UsageError(f"line {self._number} holds a NUL byte", "is this a text file?")
@@ -54,18 +56,29 @@ class Parser:
             if head.startswith(DIRECTIVE) and head[len(DIRECTIVE) :][:1] in _GAP:
                 flags = head[len(DIRECTIVE) :].strip()
                 self._common_flags = f"{self._common_flags} {flags}".strip()
+                self._flags_at = self._number
             return None
         if line[-1] == "\\" and (len(line) - len(line.rstrip("\\"))) % 2:
             self._joined = line[:-1]
             return None
-        return _line(self._first, line, self._common_flags)
+        return self._line(line)
 
     def finish(self) -> JobLine | None:
         """Return the last job if the input ended inside a continued line, else None."""
         if not self._joined.strip():
             return None
         text, self._joined = self._joined, ""
-        return _line(self._first, text, self._common_flags)
+        return self._line(text)
+
+    def _line(self, text: str) -> JobLine:
+        common = self._common_flags
+        if DIRECTIVE not in text:
+            return JobLine(self._first, _trim(text), common, self._flags_at)
+        command, *flags = _split(text)
+        joined = " ".join(filter(None, (common, *flags)))
+        return JobLine(
+            self._first, _trim(command), joined, self._first if flags else self._flags_at
+        )
 
 
 def parse(lines: Iterable[str]) -> Iterator[JobLine]:
@@ -92,13 +105,6 @@ def _is_plain(raw: str) -> bool:
         and "\0" not in raw
         and not raw[-1].isspace()
     )
-
-
-def _line(number: int, text: str, common_flags: str) -> JobLine:
-    if DIRECTIVE not in text:
-        return JobLine(number, _trim(text), common_flags)
-    command, *flags = _split(text)
-    return JobLine(number, _trim(command), " ".join(filter(None, (common_flags, *flags))))
 
 
 def _split(text: str) -> list[str]:
