@@ -10,6 +10,7 @@ No daemon may run: its driver would ask an engine that does not exist.
 from __future__ import annotations
 
 import time
+import weakref
 from pathlib import Path
 
 from stoker.core.backends.nodes import DOWN, Node
@@ -37,6 +38,7 @@ class ClusterRows:
         self._lab = lab
         lab.state_dir.mkdir(mode=0o700, exist_ok=True)
         self.db = open_database(str(lab.state_dir))
+        weakref.finalize(self, self.db.close)
         self._settings = Settings(state_dir=str(lab.state_dir))
         with self.db.transaction():
             backends.add(self.db, name, kind, {"partition": "gpu"}, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from tests.web.site import Site
@@ -44,11 +46,11 @@ def test_clone_copies_hidden_options_unless_the_form_sets_them(site: Site) -> No
     from stoker.store.clone_source import clone_source_of
     from stoker.store.database import open_database
 
-    db = open_database(str(site.lab.state_dir))
-    assert clone_source_of(db, new) == clone_source_of(db, old)
-    assert clone_source_of(db, new).warn == "USR1@60"
-    (calm,) = site.post("/api/jobs", {**form, "grace": 3}).json["jobs"]
-    assert clone_source_of(db, calm).grace == 3
+    with closing(open_database(str(site.lab.state_dir))) as db:
+        assert clone_source_of(db, new) == clone_source_of(db, old)
+        assert clone_source_of(db, new).warn == "USR1@60"
+        (calm,) = site.post("/api/jobs", {**form, "grace": 3}).json["jobs"]
+        assert clone_source_of(db, calm).grace == 3
 
 
 def test_environment_is_never_returned_by_the_api(site: Site) -> None:

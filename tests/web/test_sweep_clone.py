@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from urllib.parse import urlencode
 
 import pytest
@@ -63,7 +64,8 @@ def test_form_of_a_sweep_starts_the_same_sweep_under_another_name(site: Site) ->
     from stoker.store.clone_source import clone_source_of
     from stoker.store.database import open_database
 
-    source = clone_source_of(open_database(str(site.lab.state_dir)), job)
+    with closing(open_database(str(site.lab.state_dir))) as db:
+        source = clone_source_of(db, job)
     assert dict(source.context.env)["API_KEY"] == SECRET
     assert source.grace == 7, "the form does not show it"
 

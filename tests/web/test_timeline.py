@@ -25,14 +25,13 @@ from tests.web.site import Site
 def record(lab: Lab, *rows: tuple[Any, ...]) -> float:
     """Save intervals that began and ended this many seconds ago; returns now."""
     now = time.time()
-    db = sqlite3.connect(lab.state_dir / "traces.db")
-    db.executescript(gpu_history.SCHEMA)
-    gpu_history.save(
-        db,
-        [Interval(uuid, now - since, now - until, *rest) for uuid, since, until, *rest in rows],
-    )
-    db.commit()
-    db.close()
+    with closing(sqlite3.connect(lab.state_dir / "traces.db")) as db:
+        db.executescript(gpu_history.SCHEMA)
+        gpu_history.save(
+            db,
+            [Interval(uuid, now - since, now - until, *rest) for uuid, since, until, *rest in rows],
+        )
+        db.commit()
     return now
 
 

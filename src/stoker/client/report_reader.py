@@ -15,6 +15,7 @@ import os
 import select
 import sys
 import time
+from contextlib import closing
 
 from stoker.client.job_metrics import summarized
 from stoker.client.reports import JobFiles, collect, source_of_job
@@ -99,8 +100,8 @@ def main(words: list[str]) -> None:
     os.nice(10)  # jobs come first
     try:
         settings = load_settings()
-        db = open_database(settings.state_dir, durable=False)
-        work(db, JobFiles(settings.state_dir), Inbox(0))
+        with closing(open_database(settings.state_dir, durable=False)) as db:
+            work(db, JobFiles(settings.state_dir), Inbox(0))
     except Error as error:
         print(f"error: {error.message}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -36,6 +36,9 @@ class CompletionReader:
         )
         self._connection.execute("PRAGMA query_only=1")
 
+    def close(self) -> None:
+        self._connection.close()
+
     def jobs(self, states: Iterable[str], prefix: str) -> Words:
         """Return ids that begin with `prefix`: by state in the given order, the newest first."""
         found: Words = []

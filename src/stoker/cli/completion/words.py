@@ -57,6 +57,15 @@ def _from_queue(kind: str, current: str, given: list[str]) -> Words:
 
     folder = load_settings().state_dir
     reader = CompletionReader(folder)
+    try:
+        return _read(reader, folder, kind, current, given)
+    finally:
+        reader.close()
+
+
+def _read(
+    reader: CompletionReader, folder: str, kind: str, current: str, given: list[str]
+) -> Words:
     if kind == "jobs":
         return _jobs(reader, current, given)
     if kind == "annotated":  # the argument of `note`, `tag` and `star`
