@@ -61,7 +61,7 @@ class ChunkLab:
     def run(self, identity: str = "5_0.0", **env: str) -> tuple[int, str]:
         """Run a worker to its end; its exit code and what it printed."""
         worker = self.start(identity, **env)
-        printed = worker.communicate(timeout=60)[1]
+        printed = worker.communicate()[1]
         return worker.returncode, printed
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:

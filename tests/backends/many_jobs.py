@@ -37,9 +37,9 @@ def _run(lab: SlurmLab, count: int) -> int:
     lab.cluster.wait_for_state(lab.cluster.submit("true"), "COMPLETED")  # the first is slow
     before = lab.cluster.listings()
     began = time.monotonic()
-    lab.ok("submit", "-q", "--on", BACKEND, "--file", "-", input=lines, timeout=600)
+    lab.ok("submit", "-q", "--on", BACKEND, "--file", "-", input=lines)
     submitted = time.monotonic()
-    wait_until(lambda: _left(lab, began) == 0, 3600, "the end of all jobs")
+    wait_until(lambda: _left(lab, began) == 0, "the end of all jobs", 3600)
     ended = time.monotonic()
     listings = lab.cluster.listings() - before
     ran = Counter(path.read_text().splitlines())

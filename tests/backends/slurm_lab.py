@@ -55,7 +55,7 @@ class SlurmLab(Lab):
 
     def wait_submitted(self, count: int = 1) -> list[str]:
         """Wait until this many allocations are known to Slurm; their ids."""
-        wait_until(lambda: len(self.engine_ids()) >= count, 60, f"{count} allocations")
+        wait_until(lambda: len(self.engine_ids()) >= count, f"{count} allocations")
         return self.engine_ids()
 
     def problem(self) -> str | None:
@@ -77,14 +77,14 @@ class SlurmLab(Lab):
         wait_until(self.driver_pid, what="the driver")
         self._kill(self.driver_pid, 9)
 
-    def wait_for(self, job: int, *states: str, timeout: float = 60) -> None:
+    def wait_for(self, job: int, *states: str) -> None:
         try:
-            wait_until(lambda: self.state(job) in states, timeout, f"job {job} {states}")
+            wait_until(lambda: self.state(job) in states, f"job {job} {states}")
         except AssertionError as error:
             found = f"{self.job(job)}\n{self.allocations()}\n{self.daemon_log()}"
             raise AssertionError(f"{error}\n{found}") from None
 
-    def finish(self, timeout: float = 90) -> None:
+    def finish(self) -> None:
         """Keep a daemon running until all jobs have ended."""
 
         def is_finished() -> bool:
@@ -97,7 +97,7 @@ class SlurmLab(Lab):
             return bool(counts[0][0] == 0)
 
         try:
-            wait_until(is_finished, timeout, "all jobs final")
+            wait_until(is_finished, "all jobs final")
         except AssertionError as error:
             raise AssertionError(
                 f"{error}\n{self.states()}\n{self.allocations()}\n{self.daemon_log()}"
@@ -180,7 +180,7 @@ def worker_pids(cluster: SlurmCluster) -> list[int]:
 def end_allocations(cluster: SlurmCluster) -> None:
     """Cancel everything that is left on a cluster, and make all nodes available."""
     cluster.try_run("scancel", "--me")
-    wait_until(lambda: cluster.run("squeue", "-h") == "", 60, "the end of all jobs of the cluster")
+    wait_until(lambda: cluster.run("squeue", "-h") == "", "the end of all jobs of the cluster")
 
 
 def set_failpoint(lab: Lab, point: str, nth: int = 1) -> Path:

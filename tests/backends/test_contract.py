@@ -47,9 +47,9 @@ class Place:
         words = ("submit", "-q", *self.on, *args, "--file", "-")
         return [int(id) for id in self.lab.ok(*words, input="\n".join(lines), **kwargs).split()]
 
-    def finished(self, job: int, timeout: float = 60) -> dict[str, Any]:
+    def finished(self, job: int) -> dict[str, Any]:
         """Wait for the end of a job and return it."""
-        self.lab.wait(job, timeout=timeout)
+        self.lab.wait(job)
         return self.lab.job(job)
 
     def run(self, *args: str, **env: str) -> dict[str, Any]:
@@ -367,7 +367,7 @@ def test_lines_of_a_file_run_once_each(place: Place) -> None:
     jobs = place.submit_lines(
         [f'echo "{number} $STOKER_JOB_ID" >> {path}' for number in range(300)]
     )
-    assert place.lab.wait(*jobs, timeout=90) == 0
+    assert place.lab.wait(*jobs) == 0
     ran = [line.split() for line in path.read_text().splitlines()]
     assert sorted((int(number), int(job)) for number, job in ran) == list(enumerate(jobs))
 
@@ -389,7 +389,7 @@ def test_grid_sweep_runs_every_point(place: Place) -> None:
     path = place.lab.folder / "grid"
     words = ("sweep", "-q", *place.on, "a=1,2,3", "b=x,y", "--")
     place.lab.ok(*words, "sh", "-c", f"echo {{a}}{{b}} >> {path}")
-    wait_until(lambda: path.exists() and len(path.read_text().split()) == 6, 60, "all trials")
+    wait_until(lambda: path.exists() and len(path.read_text().split()) == 6, "all trials")
     assert sorted(path.read_text().split()) == ["1x", "1y", "2x", "2y", "3x", "3y"]
 
 
@@ -405,7 +405,7 @@ def test_adaptive_sweep_learns_from_its_trials(place: Place) -> None:
         rows[:] = json.loads(shown).get("rows", [])
         return [row["state"] for row in rows] == ["done"] * 4
 
-    wait_until(all_done, 90, "all trials")
+    wait_until(all_done, "all trials")
     assert all(row["y"] == row["x"] for row in rows)
 
 
@@ -433,9 +433,9 @@ def fail():
 
 if __name__ == "__main__":
     job, failed = square.options(**options).submit(7), fail.options(**options).submit()
-    print(*job.result(timeout=60), job.id)
+    print(*job.result(), job.id)
     try:
-        failed.result(timeout=60)
+        failed.result()
     except ValueError as error:
         print(error)
 """
@@ -447,7 +447,7 @@ def test_python_function_returns_its_value_or_raises(place: Place) -> None:
     path.write_text(f"options = {options!r}\n{_FUNCTION}")
     done = subprocess.run(
         [sys.executable, str(path)],
-        env=place.lab.env, cwd=place.lab.folder, capture_output=True, text=True, timeout=100,
+        env=place.lab.env, cwd=place.lab.folder, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     value, inner, gpus, job, error = done.stdout.split(maxsplit=4)

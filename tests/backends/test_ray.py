@@ -164,11 +164,11 @@ def test_jobs_wait_while_the_cluster_cannot_be_reached(
     lab = new_ray_lab(f"token-file={token}")
     token.write_text("0" * 32)
     job = lab.submit_on("--gpus", "0", "true")
-    wait_until(lambda: "refuses the token" in (lab.problem() or ""), 60, "the problem")
+    wait_until(lambda: "refuses the token" in (lab.problem() or ""), "the problem")
     assert "refuses the token" in _reason(lab, job)
     assert lab.state(job) == "queued"
     token.write_text(cluster.environment()["RAY_AUTH_TOKEN"])
-    assert lab.wait(job, timeout=120) == 0
+    assert lab.wait(job) == 0
     # What Ray prints is not in the log of the daemon: only the problem.
     assert "gcs_client" not in lab.daemon_log()
 
@@ -176,7 +176,7 @@ def test_jobs_wait_while_the_cluster_cannot_be_reached(
 def test_node_without_stoker_is_not_used(new_ray_lab: NewRayLab) -> None:
     lab = new_ray_lab("python=/usr/bin/true")
     job = lab.submit_on("true")
-    wait_until(lambda: "`/usr/bin/true` has another version of Stoker" in _reason(lab, job), 60)
+    wait_until(lambda: "`/usr/bin/true` has another version of Stoker" in _reason(lab, job))
     assert lab.state(job) == "submitted"
     lab.ok("cancel", str(job))
     lab.wait_for(job, "cancelled")
@@ -203,7 +203,7 @@ def test_two_queues_never_use_a_gpu_at_the_same_time(
         jobs[lab] += lab.submit_lines([script] * 2, "--gpus", "3")
         jobs[lab] += lab.submit_lines([script], "--gpus", "4")
     for lab in labs:
-        assert lab.wait(timeout=150) == 0, (lab.states(), lab.daemon_log())
+        assert lab.wait() == 0, (lab.states(), lab.daemon_log())
         assert set(lab.states().values()) == {"done"}
 
 
@@ -212,11 +212,11 @@ def test_gpus_of_other_ray_users_are_not_used(new_ray_lab: NewRayLab, cluster: R
     lab = new_ray_lab()
     small = lab.submit_on("--gpus", "1", "echo $CUDA_VISIBLE_DEVICES")
     large = lab.submit_on("--gpus", "2", "true")
-    assert lab.wait(small, timeout=90) == 0
+    assert lab.wait(small) == 0
     assert lab.log(small).strip() in ("0", "3")
-    wait_until(lambda: "waits for a node with 2 free GPUs" in _reason(lab, large), 30, "a reason")
+    wait_until(lambda: "waits for a node with 2 free GPUs" in _reason(lab, large), "a reason")
     cluster.run_python(_kill_actors("other"))
-    assert lab.wait(large, timeout=90) == 0
+    assert lab.wait(large) == 0
     # Nothing is left: GPUs return to Ray when they are idle.
     cluster.run_python(_FREE)
 
@@ -234,7 +234,7 @@ def test_jobs_survive_a_killed_daemon(ray_lab: RayLab) -> None:
     lab.kill_daemon()
     later = lab.submit_lines([ran.command()] * 20, "--gpus", "1")
     gate.open()
-    lab.finish(120)
+    lab.finish()
     ran.check_once([*running, alone, *later])
 
 
@@ -255,15 +255,15 @@ def test_lost_node_ends_jobs_and_restartable_ones_run_elsewhere(
         lab.wait_for(job, "running")
         assert lab.job(job)["node"] == name
     checkpoint = Path(job_folder(str(lab.state_dir), restartable), "checkpoints", "saved")
-    wait_until(checkpoint.exists, 60, "the copy of the checkpoint")
+    wait_until(checkpoint.exists, "the copy of the checkpoint")
     cluster.kill_node(node)
-    lab.wait_for(plain, "lost", "failed", timeout=60)
+    lab.wait_for(plain, "lost", "failed")
     found = lab.job(plain)
     assert (found["state"], found["cause"]) == ("lost", "lost")
     assert "its node failed" in found["detail"]
-    wait_until(lambda: lab.state(restartable) in ("queued", "submitted"), 60, "the job to wait")
+    wait_until(lambda: lab.state(restartable) in ("queued", "submitted"), "the job to wait")
     gate.open()
-    assert lab.wait(restartable, *blockers, timeout=120) == 0
+    assert lab.wait(restartable, *blockers) == 0
     again = lab.job(restartable)
     assert (again["attempts"], again["history"][0]["cause"]) == (2, "lost")
     assert again["node"] != name
@@ -303,7 +303,7 @@ def test_job_on_several_nodes_has_the_environment_of_torchrun(ray_lab: RayLab) -
         ' $CUDA_VISIBLE_DEVICES $MASTER_ADDR:$MASTER_PORT $(hostname)"'
     )
     job = lab.submit_on("--nodes", "3", "--gpus", "2", script)
-    assert lab.wait(job, timeout=90) == 0
+    assert lab.wait(job) == 0
     first, *others = lab.log(job).splitlines()
     words = [first.split(), *(line.split()[1:] for line in others)]
     assert [one[:4] for one in words] == [[f"{k}/3", "0", f"{k}/3", "0,1"] for k in range(3)]
@@ -321,11 +321,11 @@ def test_failing_process_stops_the_others_and_is_the_result_of_the_job(ray_lab: 
     cancelled = lab.submit_on("--nodes", "2", "--gpus", "2", "sleep 1000")
     gate.wait_for()
     gate.open()
-    lab.wait_for(failing, "failed", timeout=90)
+    lab.wait_for(failing, "failed")
     assert (lab.job(failing)["exit_code"], lab.job(failing)["cause"]) == (7, "exit")
-    lab.wait_for(cancelled, "running", timeout=60)
+    lab.wait_for(cancelled, "running")
     lab.ok("cancel", str(cancelled))
-    lab.wait_for(cancelled, "cancelled", timeout=60)
+    lab.wait_for(cancelled, "cancelled")
 
 
 # -- nodes that do not share files -----------------------------------------------------------------
@@ -364,7 +364,7 @@ def _project(folder: Path) -> Path:
 _FUNCTION = """
 import helper, stoker, sys
 job = stoker.job(helper.double, on="lab", gpus=0).submit(21)
-print(job.result(timeout=120))
+print(job.result())
 """
 
 
@@ -381,15 +381,13 @@ def test_files_of_jobs_travel_to_a_node_that_does_not_share_them_and_back(
     )
     folder = job_folder(str(lab.state_dir), job)
     # Log, metrics and progress arrive while the job runs.
-    wait_until(
-        lambda: "waits" in lab.log(job) if lab.job(job)["attempts"] else False, 60, "its log"
-    )
-    wait_until(lambda: lab.job(job)["node"] == f"ray{node}", 30, "the record of its start")
+    wait_until(lambda: "waits" in lab.log(job) if lab.job(job)["attempts"] else False, "its log")
+    wait_until(lambda: lab.job(job)["node"] == f"ray{node}", "the record of its start")
     assert "['.gitignore', 'helper.py', 'main.py'] 41" in lab.log(job)
-    wait_until(lambda: os.path.exists(progress_path(folder)), 30, "its progress")
-    wait_until(lambda: "0.5" in lab.ok("results", str(job)), 30, "its metrics")
+    wait_until(lambda: os.path.exists(progress_path(folder)), "its progress")
+    wait_until(lambda: "0.5" in lab.ok("results", str(job)), "its metrics")
     Path(stop_path(folder)).touch()  # as for a trial that is stopped early
-    assert lab.wait(job, timeout=60) == 0
+    assert lab.wait(job) == 0
     assert lab.log(job).splitlines()[-1] == "stopped"
     assert "0.25" in lab.ok("results", str(job))
     assert Path(folder, "sub", "big.bin").stat().st_size == 10_000_000
@@ -408,7 +406,7 @@ def test_outputs_of_trials_return_without_shared_files(unshared_lab: RayLab) -> 
     cwd = lab.folder / "empty"
     cwd.mkdir()
     lab.ok("sweep", "-q", "-n", "trials", "--on", BACKEND, command, "x=1,2", cwd=cwd)
-    assert lab.wait(timeout=90) == 0
+    assert lab.wait() == 0
     check_trial_files(lab, "trials")
 
 
@@ -430,7 +428,7 @@ def test_functions_retries_and_output_files_work_without_shared_files(
     assert lab.job(job)["attempts"] == 2
     assert (lab.folder / "out" / f"{job}.txt").read_text() == "attempt 1\nattempt 2\n"
     quiet = lab.submit_lines(["true"] * 300, *_ROOT, "--gpus", "0")
-    assert lab.wait(*quiet, timeout=120) == 0
+    assert lab.wait(*quiet) == 0
     assert lab.log(quiet[0]) == ""
 
 

@@ -69,7 +69,7 @@ def test_job_that_ends_while_no_daemon_runs_has_its_result(slurm_lab: SlurmLab) 
     gate.wait_for()
     slurm_lab.ok("daemon", "stop")
     gate.open()
-    wait_until(lambda: not worker_pids(slurm_lab.cluster), 30, "the end of the worker")
+    wait_until(lambda: not worker_pids(slurm_lab.cluster), "the end of the worker")
     slurm_lab.finish()
     assert slurm_lab.job(job)["exit_code"] == 5
 
@@ -121,7 +121,7 @@ def test_jobs_keep_their_states_while_slurm_does_not_answer(
         cluster.stop_munge()
     try:
         waiting = slurm_lab.submit_on(runs.command())
-        wait_until(slurm_lab.problem, 60, "the problem")
+        wait_until(slurm_lab.problem, "the problem")
         assert "Slurm cannot be reached" in slurm_lab.ok("backend", "ls")
         assert "Slurm cannot be reached" in slurm_lab.ok("why", str(waiting))
         states = [slurm_lab.state(job) for job in (running, waiting)]
@@ -136,7 +136,7 @@ def test_jobs_keep_their_states_while_slurm_does_not_answer(
             cluster.start_controller()
         else:
             cluster.start_munge()
-    slurm_lab.finish(180)
+    slurm_lab.finish()
     runs.check_once([running, waiting])
     wait_until(lambda: slurm_lab.problem() is None, what="the end of the problem")
 
@@ -211,7 +211,7 @@ def test_arrays_are_no_longer_than_slurm_allows(
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     gate.open()
-    wait_until(lambda: cluster.run("squeue", "-h", "-t", "all") == "", 60, "an empty listing")
+    wait_until(lambda: cluster.run("squeue", "-h", "-t", "all") == "", "an empty listing")
     os.kill(pid, signal.SIGCONT)
     lab.finish()
     assert [lab.job(job)["exit_code"] for job in more] == [0, 7]
@@ -230,7 +230,7 @@ def test_allocations_respect_the_time_limit_of_the_partition(
     runs.check_once(jobs)
     long = lab.submit_on("-t", "3m", "true")
     words = "its time limit exceeds that of the partition"
-    wait_until(lambda: words in lab.ok("why", str(long)), 60, "the reason")
+    wait_until(lambda: words in lab.ok("why", str(long)), "the reason")
 
 
 # -- changes from outside ------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_job_that_is_held_in_slurm_says_so_and_runs_after_its_release(slurm_lab:
     engine_id = slurm_lab.engine_ids()[3]
     cluster.run("scontrol", "hold", engine_id)
     gate.open()
-    wait_until(lambda: "held" in slurm_lab.ok("why", str(job)), 60, "the reason")
+    wait_until(lambda: "held" in slurm_lab.ok("why", str(job)), "the reason")
     assert slurm_lab.state(job) == "submitted"
     cluster.run("scontrol", "release", engine_id)
     slurm_lab.finish()
@@ -317,7 +317,7 @@ def test_requeue_in_slurm_loses_the_running_job_and_keeps_the_rest(
     with cluster.paused_slurmd("n1"):
         cluster.run("scontrol", "requeue", engine_id)
         os.kill(cluster.host("n1").pid_outside(inner) or 0, signal.SIGTERM)
-        wait_until(lambda: not is_alive(worker), 60, "the end of the worker")
+        wait_until(lambda: not is_alive(worker), "the end of the worker")
     gate.open()
     cluster.try_run("scontrol", "update", f"JobId={engine_id}", "StartTime=now")
     lab.finish()
@@ -360,7 +360,7 @@ def test_drained_nodes_finish_their_jobs_and_take_no_others(slurm_lab: SlurmLab)
         cluster.drain(node)
     try:
         second = slurm_lab.submit_on("true")
-        wait_until(lambda: "drained" in slurm_lab.ok("why", str(second)).lower(), 60, "the reason")
+        wait_until(lambda: "drained" in slurm_lab.ok("why", str(second)).lower(), "the reason")
         gate.open()
         slurm_lab.wait_for(first, "done")
         assert slurm_lab.state(second) == "submitted"
@@ -388,8 +388,8 @@ def test_processes_on_a_node_that_slurm_lost_are_stopped_before_they_run_twice(
     old = [pid for pid in worker_pids(cluster) if pid in cluster.host(node).processes()]
     cluster.kill_slurmd(node)
     assert all(map(is_alive, old)), first
-    wait_until(lambda: lab.job(jobs[0])["attempts"] == 2, 110, "the second attempt")
-    wait_until(lambda: not any(map(is_alive, old)), 30, "the end of the old worker")
+    wait_until(lambda: lab.job(jobs[0])["attempts"] == 2, "the second attempt")
+    wait_until(lambda: not any(map(is_alive, old)), "the end of the old worker")
     gate.open()
     blocker.open()
     cluster.start_slurmd(node)
@@ -447,7 +447,7 @@ def test_worker_that_cannot_start_is_a_problem_of_the_backend(
     lab = new_slurm_lab(shared_slurm, "python=/nonexistent/python")
     runs = Executions(lab)
     job = lab.submit_on(runs.command())
-    wait_until(lab.problem, 60, "the problem")
+    wait_until(lab.problem, "the problem")
     assert "the worker did not start" in str(lab.problem())
     assert "/nonexistent/python" in lab.ok("why", str(job))
     count = len(lab.allocations())
@@ -466,7 +466,7 @@ def test_worker_that_fails_after_taking_its_chunk_is_tried_a_few_times(
     blocked = lab.files / "jobs"
     blocked.write_text("")  # the worker cannot create folders of jobs
     jobs = lab.submit_lines([runs.command()] * 2, "--gpus", "4")
-    wait_until(lambda: "does not try again" in (lab.problem() or ""), 120, "the last try")
+    wait_until(lambda: "does not try again" in (lab.problem() or ""), "the last try")
     tried = len(lab.allocations())
     assert tried <= 8  # two for each try
     problem = "the worker failed on node "
@@ -490,7 +490,7 @@ def test_folder_that_nodes_do_not_see_is_named(
     lab = new_slurm_lab(shared_slurm)
     shared_slurm.hide(lab.files)
     job = lab.submit_on("true")
-    wait_until(lab.problem, 60, "the problem")
+    wait_until(lab.problem, "the problem")
     seen = f"it wrote nothing into {lab.files}"
     assert seen in lab.ok("why", str(job))
     assert "the node probably does not see that folder" in lab.ok("backend", "ls", COLUMNS="500")
@@ -544,7 +544,7 @@ def test_accounting_tells_how_an_allocation_ended_that_the_listing_has_forgotten
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
     cluster.run("scancel", engine_id)
-    wait_until(lambda: cluster.run("squeue", "-h", "-t", "all") == "", 60, "an empty listing")
+    wait_until(lambda: cluster.run("squeue", "-h", "-t", "all") == "", "an empty listing")
     os.kill(pid, signal.SIGCONT)
     lab.finish()
     assert (lab.state(job), lab.job(job)["cause"]) == ("cancelled", "engine_cancel")

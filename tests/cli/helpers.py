@@ -69,7 +69,7 @@ class Terminal:
         while self.read():
             pass
         os.close(self._ours)
-        return self._process.wait(timeout=60)
+        return self._process.wait()
 
 
 def shown(lab: Lab, *words: str, lines: int = 24, columns: int = 80) -> str:

@@ -152,7 +152,7 @@ def daemon_with_quick_forecasts(lab: Lab, mark: Path, number: int) -> Iterator[N
         yield
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait()
 
 
 def test_forecast_shows_its_past_error_everywhere_alike(new_lab: Callable[..., Lab]) -> None:

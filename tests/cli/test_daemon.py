@@ -125,7 +125,7 @@ def test_modules_in_the_current_folder_are_not_imported(lab: Lab) -> None:
 
 def test_exactly_one_of_twenty_daemons_started_at_once_keeps_running(lab: Lab) -> None:
     daemons = [lab.popen("daemon", "run") for _ in range(20)]
-    lab.wait_until(lambda: sum(one.poll() is None for one in daemons) == 1, timeout=60)
+    lab.wait_until(lambda: sum(one.poll() is None for one in daemons) == 1)
     (winner,) = [one for one in daemons if one.returncode is None]
     lab.wait_until(lambda: lab.daemon_pid() == winner.pid)
     for loser in daemons:
@@ -137,7 +137,7 @@ def test_exactly_one_of_twenty_daemons_started_at_once_keeps_running(lab: Lab) -
     job = lab.submit("true")
     assert lab.wait(job) == 0
     winner.send_signal(signal.SIGTERM)
-    winner.communicate(timeout=60)
+    winner.communicate()
     assert winner.returncode == 0
 
 
@@ -145,7 +145,7 @@ def test_thirty_first_submits_at_once_start_one_daemon_and_lose_no_job(lab: Lab)
     clients = [lab.popen("submit", "-q", "-G0", f"echo {n}") for n in range(30)]
     ids = []
     for client in clients:
-        out, errors = client.communicate(timeout=60)
+        out, errors = client.communicate()
         assert client.returncode == 0, errors
         ids.append(int(out))
     assert sorted(ids) == list(range(1, 31))
@@ -174,7 +174,7 @@ def test_thirty_clients_that_submit_and_cancel_at_once_lose_no_update(lab: Lab) 
         for n in range(1, 31)
     ]  # fmt: skip
     for client in clients:
-        _, errors = client.communicate(timeout=110)
+        _, errors = client.communicate()
         assert client.returncode == 0, errors
     states = lab.states()
     assert [states[job] for job in range(1, 31)] == ["cancelled"] * 30

@@ -26,7 +26,6 @@ def edit_on_a_terminal(lab: Lab, job: int, script: str) -> tuple[int, str]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**lab.env, "EDITOR": str(editor)},
-            timeout=60,
         )
     finally:
         os.close(master)

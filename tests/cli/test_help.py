@@ -129,7 +129,7 @@ def test_examples_of_every_command_parse(lab: Lab) -> None:
             command = line.replace("stoker", f"{sys.executable} -m stoker", 1)
             done = subprocess.run(
                 ["sh", "-c", command.replace(" submit ", " submit --hold ")],
-                env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
+                env=lab.env, cwd=lab.folder, capture_output=True, text=True,
                 stdin=subprocess.DEVNULL,
             )  # fmt: skip
             refusals = ("has no option", "takes no arguments", " given", "is not a ")

@@ -133,7 +133,7 @@ def test_follow_waits_for_the_start_and_reads_until_the_end(lab: Lab) -> None:
     lab.ok("release", str(job))
     assert follow.stdout.readline() == "begun\n"
     gate.open()
-    out, errors = follow.communicate(timeout=60)
+    out, errors = follow.communicate()
     assert (out, errors) == ("ended\n", f"job {job} failed: exit 3\n")
     assert follow.returncode == 0
 
@@ -145,7 +145,7 @@ def test_follow_continues_through_retries(lab: Lab) -> None:
     assert follow.stderr is not None
     follow.stderr.readline()
     lab.ok("release", str(job))
-    out, errors = follow.communicate(timeout=60)
+    out, errors = follow.communicate()
     assert out.endswith("try 3\n")
     assert errors == f"job {job} done\n"
 
@@ -158,7 +158,7 @@ def test_follow_reads_the_output_file_of_the_user(lab: Lab) -> None:
     assert follow.stdout is not None
     assert follow.stdout.readline() == "one\n"
     gate.open()
-    assert follow.communicate(timeout=60)[0] == "two\n"
+    assert follow.communicate()[0] == "two\n"
 
 
 def test_interrupted_follow_does_not_stop_the_job(lab: Lab) -> None:
@@ -170,7 +170,7 @@ def test_interrupted_follow_does_not_stop_the_job(lab: Lab) -> None:
     assert follow.stdout is not None
     assert follow.stdout.readline() == "here\n"
     follow.send_signal(signal.SIGINT)
-    _, errors = follow.communicate(timeout=60)
+    _, errors = follow.communicate()
     assert (follow.returncode, errors) == (
         0,
         f"\njob {job} keeps running; to end it: stoker cancel {job}\n",

@@ -82,7 +82,7 @@ def test_progress_bar_is_shown_in_a_pipe_before_it_ends(lab: Lab) -> None:
     assert follow.stdout.readline() == "start\n"
     assert follow.stdout.readline() == " 10%|#   |\n"
     first.open()
-    out, _ = follow.communicate(timeout=60)
+    out, _ = follow.communicate()
     assert out == "100%|####|\n"
 
 
@@ -118,7 +118,7 @@ def test_log_of_one_huge_line_needs_little_memory(lab: Lab) -> None:
         )
         done = subprocess.run(
             [sys.executable, "-c", script, *lab.command, "log", *words, str(job)],
-            env=lab.env, capture_output=True, text=True, check=True, timeout=60,
+            env=lab.env, capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert "the end" in done.stdout[-20:]
         assert "characters of this line omitted ..." in done.stdout[:200]
@@ -168,7 +168,7 @@ def test_running_job_that_has_not_printed_yet_can_be_followed(lab: Lab) -> None:
     gate.wait_for()
     follow = lab.popen("log", "-f", str(job))
     gate.open()
-    assert follow.communicate(timeout=60)[0] == "late\n"
+    assert follow.communicate()[0] == "late\n"
 
 
 def test_log_of_a_process_that_may_still_write_is_kept(lab: Lab) -> None:

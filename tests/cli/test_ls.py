@@ -215,7 +215,7 @@ def test_closed_pipe_is_not_an_error(lab: Lab) -> None:
 def test_full_disk_of_stdout_is_reported(lab: Lab) -> None:
     with open("/dev/full", "w") as full:
         listing = lab.popen("ls", stdout=full)
-        _, errors = listing.communicate(timeout=60)
+        _, errors = listing.communicate()
     assert (listing.returncode, errors) == (
         75,
         "error: cannot write: No space left on device\nhint: free some space\n",
@@ -232,7 +232,7 @@ def test_watch_shows_changes_until_interrupted(lab: Lab) -> None:
     while "done" not in watch.stdout.readline():
         pass
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(timeout=60) == 0
+    assert watch.wait() == 0
     watch.communicate()
 
 
@@ -267,7 +267,7 @@ def test_watch_with_json_prints_a_line_per_change(lab: Lab) -> None:
         states.append(as_json(watch.stdout.readline())["jobs"][0]["state"])
     assert "held" not in states  # unchanged documents are not printed again
     watch.send_signal(signal.SIGINT)
-    assert watch.wait(timeout=60) == 0
+    assert watch.wait() == 0
     watch.communicate()
 
 

@@ -105,7 +105,7 @@ def test_note_is_edited_in_the_editor(lab: Lab) -> None:
     try:
         env = {**lab.env, "EDITOR": "sed -i 's/before/after/'", "VISUAL": ""}
         command = [sys.executable, "-m", "stoker", "note", job, "--edit"]
-        subprocess.run(command, env=env, stdin=follower, check=True, timeout=60)
+        subprocess.run(command, env=env, stdin=follower, check=True)
     finally:
         os.close(leader)
         os.close(follower)

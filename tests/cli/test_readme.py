@@ -38,7 +38,7 @@ def test_commands_of_the_readme_work_as_typed(lab: Lab, block: int) -> None:
         # A sweep gets a random name unless it is given one.
         text = command.replace("brave-otter", name) if name else command
         done = subprocess.run(
-            text, shell=True, env=env, cwd=lab.folder, capture_output=True, text=True, timeout=60
+            text, shell=True, env=env, cwd=lab.folder, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{text}\n{done.stdout}{done.stderr}"
         if command.startswith("stoker sweep"):

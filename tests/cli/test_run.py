@@ -62,7 +62,7 @@ def test_repeated_device_has_another_slot(new_lab: Callable[..., Lab]) -> None:
     run = lab.popen("run", "-g", "0,1,1,2", "-l", "logs", "jobs.txt")
     gate.wait_for(4)
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 0
     first_four = [logs_of(lab.folder / "logs")[f"{n}.log"].strip() for n in (1, 2, 3, 4)]
     assert sorted(first_four) == ["0", "1", "1", "2"]
@@ -76,7 +76,7 @@ def test_jobs_option_limits_parallel_jobs_without_gpus(lab: Lab) -> None:
     gate.wait_for(3)
     assert len(gate.arrived()) == 3
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 0
 
 
@@ -88,7 +88,7 @@ def test_jobs_start_while_their_producer_is_still_writing(lab: Lab) -> None:
         run.stdin.flush()
         assert run.stdout.readline() == f"{word}\n"
     run.stdin.write("echo no newline")
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert (run.returncode, out) == (0, "no newline\n")
 
 
@@ -102,7 +102,7 @@ def test_job_file_can_be_a_fifo(lab: Lab) -> None:
         queue.flush()
         assert run.stdout.readline() == "first\n"
         queue.write("echo second\n")
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert (run.returncode, out) == (0, "second\n")
 
 
@@ -221,7 +221,7 @@ def test_two_runs_cannot_share_a_folder(lab: Lab) -> None:
     assert done.stderr.startswith("error: another run uses `")
     assert done.stderr.endswith("hint: wait until it ends, or use another --log-dir\n")
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 0
     assert len(gate.arrived()) == 1
 
@@ -274,7 +274,7 @@ def test_long_job_file_may_be_redirected_to_stdin(lab: Lab) -> None:
     with lines.open() as file:
         done = subprocess.run(
             [*lab.command, "run", "-g", "0,0,1,1", "-"], stdin=file, env=lab.env, cwd=lab.folder,
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True,
         )  # fmt: skip
     assert (done.returncode, "1500 done" in done.stderr) == (0, True), done.stderr
 

@@ -53,7 +53,7 @@ def test_one_ctrl_c_or_usr1_lets_running_jobs_finish(lab: Lab, number: signal.Si
         else "draining: running jobs finish, no more are started\n"
     )
     gate.open()
-    _, errors = run.communicate(timeout=60)
+    _, errors = run.communicate()
     assert run.returncode == (130 if number == signal.SIGINT else 0)
     assert errors.startswith("2 done")
     assert len(gate.arrived()) == 2
@@ -66,7 +66,7 @@ def test_two_ctrl_c_cancel_running_jobs(lab: Lab) -> None:
     assert run.stderr is not None
     run.stderr.readline()
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 130
     assert (lab.folder / "logs" / "1.log").read_text().endswith("asked\n")
     gone(gate.arrived())
@@ -99,7 +99,7 @@ def test_ctrl_c_during_interpreter_exit_keeps_the_exit_code(lab: Lab) -> None:
         "sys.last_one = Last()\n"
         "sys.exit(main(['run', '-q', '-l', 'logs', '--', 'sh', '-c', 'exit 3']))\n"
     )
-    ended = subprocess.run([sys.executable, "main.py"], cwd=lab.folder, env=lab.env, timeout=60)
+    ended = subprocess.run([sys.executable, "main.py"], cwd=lab.folder, env=lab.env)
     assert ended.returncode == 3
 
 
@@ -108,7 +108,7 @@ def test_sigterm_and_sighup_cancel_running_jobs(lab: Lab, number: signal.Signals
     gate = Gate(lab.folder)
     run = start(lab, gate)
     run.send_signal(number)
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 130
     assert len(gate.arrived()) == 2
     gone(gate.arrived())
@@ -143,7 +143,7 @@ def test_interrupted_single_command_exits_with_130(lab: Lab) -> None:
     pids = gate.wait_for()
     knows_of(lab, 1)
     run.send_signal(signal.SIGTERM)
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 130
     gone(pids)
 

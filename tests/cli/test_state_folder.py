@@ -22,7 +22,7 @@ def in_own_mounts(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
     """Run a shell script in its own mount namespace."""
     return subprocess.run(
         ["unshare", "-m", "sh", "-c", script],
-        env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
+        env=lab.env, cwd=lab.folder, capture_output=True, text=True,
     )  # fmt: skip
 
 

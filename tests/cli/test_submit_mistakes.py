@@ -158,7 +158,7 @@ def _submit_in_shell(lab: Lab, script: str) -> subprocess.CompletedProcess[str]:
     stoker = " ".join(f"'{word}'" for word in lab.command)
     return subprocess.run(
         ["bash", "-c", script.replace("STOKER", stoker)], stdin=subprocess.DEVNULL, text=True,
-        capture_output=True, env=lab.env, cwd=lab.folder, timeout=60, check=True,
+        capture_output=True, env=lab.env, cwd=lab.folder, check=True,
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ def test_wait_without_jobs_is_not_about_failures_of_the_past(lab: Lab) -> None:
     wait = lab.popen("wait")
     gate.wait_for()
     gate.open()
-    assert wait.communicate(timeout=60)[1] == "all jobs finished\n"
+    assert wait.communicate()[1] == "all jobs finished\n"
     assert wait.returncode == 0
     assert lab.run("wait", "all").returncode == 0
 
@@ -80,7 +80,7 @@ def test_wait_for_a_name_means_unfinished_jobs_or_else_the_newest(lab: Lab) -> N
     wait = lab.popen("wait", "train")
     gate.wait_for()
     gate.open()
-    assert wait.communicate(timeout=60)[1] == "job 3 done\n"
+    assert wait.communicate()[1] == "job 3 done\n"
 
 
 def test_wait_counts_the_rerun_instead_of_the_failed_job(lab: Lab) -> None:
@@ -103,10 +103,10 @@ def test_wait_counts_the_rerun_instead_of_the_failed_job(lab: Lab) -> None:
 def test_wait_for_a_sweep_waits_for_the_trials_that_its_search_adds(lab: Lab) -> None:
     lab.ok("sweep", "-n", "s", "-m", "tpe", "-N", "3", "--metric", "y:min", "--max-parallel", "1",
            "--gpus", "0", "echo stoker: y={x}", "x=interval(0,1)")  # fmt: skip
-    assert lab.run("wait", "sweep:s", timeout=120).returncode == 0
+    assert lab.run("wait", "sweep:s").returncode == 0
     assert trials(lab, "s") == {"done": 3}
     lab.ok("sweep", "extend", "s", "1")
-    assert lab.run("wait", timeout=120).returncode == 0
+    assert lab.run("wait").returncode == 0
     assert trials(lab, "s") == {"done": 4}
 
 
@@ -128,7 +128,7 @@ def test_wait_any_without_jobs_waits_for_unfinished_jobs(lab: Lab) -> None:
     wait = lab.popen("wait", "--any")
     gate.wait_for()
     gate.open()
-    wait.communicate(timeout=60)
+    wait.communicate()
     assert wait.returncode == 0
 
 
@@ -149,7 +149,7 @@ def test_wait_for_a_held_job_prints_a_notice(lab: Lab) -> None:
     assert wait.stderr is not None
     assert wait.stderr.readline() == f"job {job} is held; to let it start: stoker release {job}\n"
     lab.ok("release", str(job))
-    assert wait.communicate(timeout=60)[1] == f"job {job} done\n"
+    assert wait.communicate()[1] == f"job {job} done\n"
     assert wait.returncode == 0
 
 
@@ -161,7 +161,7 @@ def test_wait_starts_a_daemon(lab: Lab) -> None:
     wait = lab.popen("wait", str(job))
     lab.wait_until(lambda: lab.daemon_pid() is not None)
     lab.ok("daemon", "resume")
-    wait.communicate(timeout=60)
+    wait.communicate()
     assert wait.returncode == 0
 
 
@@ -173,7 +173,7 @@ def test_wait_survives_a_restart_of_the_daemon(lab: Lab) -> None:
     lab.kill_daemon()
     lab.wait_until(lambda: lab.daemon_pid() is not None)  # the runner restarts it
     gate.open()
-    wait.communicate(timeout=60)
+    wait.communicate()
     assert wait.returncode == 5
 
 

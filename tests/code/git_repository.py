@@ -29,7 +29,6 @@ class GitRepository:
             cwd=self.folder,
             env={**os.environ, **_ENV},
             capture_output=True,
-            timeout=60,
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.decode().strip()

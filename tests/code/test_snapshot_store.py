@@ -235,7 +235,6 @@ def test_killed_submit_leaves_no_half_snapshot(
     killed = subprocess.run(
         [sys.executable, "-c", _TAKE, str(repo.folder), str(tmp_path)],
         env={**os.environ, "STOKER_FAILPOINT": f"snapshot.{point}"},
-        timeout=60,
     )
     assert killed.returncode == -9
     trees = names(tmp_path / "code/trees")
@@ -263,7 +262,6 @@ def test_killed_removal_is_completed_by_the_next_one(
     killed = subprocess.run(
         [sys.executable, "-c", _REMOVE, str(tmp_path)],
         env={**os.environ, "STOKER_FAILPOINT": f"snapshot.{point}"},
-        timeout=60,
     )
     assert killed.returncode == -9
     SnapshotStore(str(tmp_path)).remove_unused(set)

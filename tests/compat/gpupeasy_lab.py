@@ -42,7 +42,7 @@ def send_request(
     body: bytes | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Reply:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port)
     try:
         connection.request(method, path, body, dict(headers or {}))
         response = connection.getresponse()
@@ -182,4 +182,4 @@ def port_of(process: subprocess.Popen[str]) -> int:
 def stop(process: subprocess.Popen[str], number: int = signal.SIGTERM) -> str:
     """Send a signal and wait for the exit; returns the rest of the output."""
     process.send_signal(number)
-    return process.communicate(timeout=30)[0]
+    return process.communicate()[0]

@@ -61,7 +61,7 @@ class Project:
     ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, script, *words], cwd=cwd or self.folder, env=self.lab.env | env,
-            capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
     def ok(self, script: str = "main.py", *words: str, **env: str) -> str:

@@ -252,7 +252,7 @@ def test_start_gpu_task_runs_a_kept_pickle_again(project: Project) -> None:
     out.unlink()
     words = ["temp/gpu0_worker.pkl", "task", str(project.path("task.py")), str(project.folder)]
     again = [sys.executable, "-m", "gpu_task_scheduler.start_gpu_task", *words]
-    subprocess.run(again, cwd=project.folder, env=project.lab.env, check=True, timeout=60)
+    subprocess.run(again, cwd=project.folder, env=project.lab.env, check=True)
     assert json.loads(out.read_text()) == {"a": 1}
     sys.path.insert(0, str(project.folder))
     try:
@@ -271,7 +271,7 @@ def test_start_gpu_task_reads_pickles_of_the_original(project: Project) -> None:
     )
     words = ["old.pkl", "task", str(project.path("task.py")), str(project.folder)]
     run = [sys.executable, "-P", "-m", "gpu_task_scheduler.start_gpu_task", *words]
-    subprocess.run(run, cwd=project.folder, env=project.lab.env, check=True, timeout=60)
+    subprocess.run(run, cwd=project.folder, env=project.lab.env, check=True)
     assert json.loads(project.read("out.json")) == {"b": 2}
     wrong = subprocess.run([*run[:4], "x"], env=project.lab.env, capture_output=True, text=True)
     assert (wrong.returncode, wrong.stderr) == (
@@ -282,7 +282,7 @@ def test_start_gpu_task_reads_pickles_of_the_original(project: Project) -> None:
 def start(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-m", "gpu_task_scheduler.start_gpu_task", *words]
     return subprocess.run(
-        command, cwd=project.folder, env=project.lab.env, capture_output=True, text=True, timeout=60
+        command, cwd=project.folder, env=project.lab.env, capture_output=True, text=True
     )
 
 

@@ -284,7 +284,7 @@ def test_no_task_outlives_its_program_and_interrupted_tasks_run_again(
     program = project.popen()
     found = wait_for_pids(project, 4)
     program.send_signal(number)
-    program.communicate(timeout=60)
+    program.communicate()
     assert program.returncode != 0
     wait_until(lambda: not any(is_alive(pid) for pid in found))
     assert sorted(project.results()) == ["a-1,", "a-2,"]
@@ -305,7 +305,7 @@ def test_no_task_outlives_the_engine(project: Project) -> None:
     found = wait_for_pids(project, 2)
     parent = int(Path(f"/proc/{found[0]}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(parent, signal.SIGKILL)
-    _, errors = program.communicate(timeout=60)
+    _, errors = program.communicate()
     assert program.returncode == 1
     assert f"the scheduler process (pid {parent}) died: SIGKILL" in errors
     wait_until(lambda: not any(is_alive(pid) for pid in found))
@@ -322,7 +322,7 @@ def test_sigusr1_lets_running_tasks_finish_and_starts_no_others(project: Project
         if line.startswith("draining"):
             break
     project.path("open").touch()
-    program.communicate(timeout=60)
+    program.communicate()
     assert program.returncode == 0
     assert project.messages() == [
         "INFO gpu0 receives task a-1,", "INFO gpu0 finishes task a-1,", "INFO gpu0 finished",
@@ -341,7 +341,7 @@ def test_instance_that_another_program_runs_is_skipped(project: Project) -> None
         "INFO gpu0 receives task a-1,", "INFO gpu0 skips task a-1,", "INFO gpu0 finished",
     ]  # fmt: skip
     project.path("open").touch()
-    program.communicate(timeout=60)
+    program.communicate()
     assert program.returncode == 0
 
 
@@ -352,7 +352,7 @@ def test_two_programs_may_share_a_temp_folder(lab: Lab) -> None:
         project.configure({"a": list(range(number, 20, 2))}, gpu=["0", "1"], temp_folder="../temp")
         programs.append(project.popen())
     for project, program in zip(projects, programs, strict=True):
-        program.communicate(timeout=60)
+        program.communicate()
         assert program.returncode == 0
         for name in project.results():
             assert f"a-{json.loads(project.read(f'results/{name}/out.json'))['a']}," == name
@@ -474,7 +474,7 @@ def test_task_waits_for_a_gpu_that_a_queued_job_uses(host: GpuHost) -> None:
         "WARNING waiting for a GPU: leased to another process"
     ]
     gate.open()
-    _, errors = program.communicate(timeout=60)
+    _, errors = program.communicate()
     assert without_stderr_times(errors)[-1] == "INFO gpu1 finished"
     assert program.returncode == 0
 

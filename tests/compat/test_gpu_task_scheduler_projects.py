@@ -285,7 +285,7 @@ def make(word):
 GPUTaskScheduler({CONFIG}, make("by value")).start()
 """
     subprocess.run([sys.executable, "-c", code], cwd=project.folder, env=project.lab.env,
-                   check=True, timeout=60, capture_output=True)  # fmt: skip
+                   check=True, capture_output=True)  # fmt: skip
     assert project.read("results/a-2,/worker.log") == "by value 2\n"
     project.write(main=code)
     project.ok()

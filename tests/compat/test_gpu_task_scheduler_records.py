@@ -57,7 +57,7 @@ def test_interrupted_task_that_recreated_its_folder_runs_again(
     program = project.popen()
     pid = wait_for_task(project)
     program.send_signal(number)
-    program.communicate(timeout=60)
+    program.communicate()
     wait_until(lambda: not is_alive(pid))
     folder = project.path("results/a-1,")
     wait_until(lambda: params_of(str(folder)), what="the record")
@@ -101,7 +101,7 @@ def test_second_program_does_not_run_a_task_that_recreated_its_folder(project: P
     project.ok()
     assert project.messages()[-2] == "INFO gpu0 skips task a-1,"
     project.path("open").touch()
-    program.communicate(timeout=60)
+    program.communicate()
     assert program.returncode == 0
     assert len(project.lines("pids")) == 1
 

@@ -38,7 +38,7 @@ def submission(path: Path) -> bytes:
 
 
 def exchange(port: int, data: bytes, has_more: bool = False) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.sendall(data)
         if not has_more:
             with suppress(OSError):  # the server may have closed it already
@@ -82,7 +82,7 @@ def test_server_refuses_a_port_that_another_user_holds_at_the_other_address(lab:
     for words in (["server", "--logdir", str(lab.logdir)], ["gui"]):
         with other_user_listens("::1", port):
             server = lab.launch("-m", "gpupeasy", *words, "--port", str(port))
-            output = server.communicate(timeout=30)[0]
+            output = server.communicate()[0]
         assert server.returncode == 1
         assert f"error: cannot listen on [::1]:{port}: Address already in use" in output
         assert f"hint: browsers could reach the other process as `localhost:{port}`" in output
@@ -94,7 +94,7 @@ def test_localhost_reaches_the_server_at_both_addresses(shared: PeasyLab) -> Non
         data = request(port, path, Host=f"localhost:{port}", Connection="close")
 
         def ask_at(address: str, port: int = port, data: bytes = data) -> bytes:
-            with socket.create_connection((address, port), timeout=30) as connection:
+            with socket.create_connection((address, port)) as connection:
                 connection.sendall(data)
                 return b"".join(iter(lambda: connection.recv(65536), b""))
 
@@ -106,7 +106,7 @@ def test_localhost_reaches_the_server_at_both_addresses(shared: PeasyLab) -> Non
 @pytest.mark.parametrize("host", ["0", "0x0", "", "::", "::ffff:0.0.0.0"])
 def test_any_address_needs_a_token_in_every_notation(lab: PeasyLab, host: str) -> None:
     gui = lab.launch("-m", "gpupeasy", "gui", "--host", host, "--port", "0")
-    assert "--token-file" in gui.communicate(timeout=30)[0]
+    assert "--token-file" in gui.communicate()[0]
     assert gui.returncode == 2
 
 
@@ -120,7 +120,7 @@ def test_submit_does_not_connect_to_a_server_of_another_user_on_localhost(lab: P
                 "-m", "gpupeasy", "submit", "/dev/null",
                 "--backend-host", "localhost", "--backend-port", str(lab.port),
             )  # fmt: skip
-            assert "Connection error" in submit.communicate(timeout=30)[0]
+            assert "Connection error" in submit.communicate()[0]
             assert submit.returncode == 69
 
 
@@ -148,7 +148,7 @@ def test_other_user_who_disconnects_at_once_is_not_mistaken_for_root(lab: PeasyL
         for _ in range(100):
             with (
                 suppress(ConnectionResetError),  # over the connection limit
-                socket.create_connection(("127.0.0.1", lab.port), timeout=30) as connection,
+                socket.create_connection(("127.0.0.1", lab.port)) as connection,
             ):
                 connection.sendall(request(lab.port, "/addnewjob", body))
                 sent += 1
@@ -321,7 +321,7 @@ def test_several_requests_may_share_a_connection(shared: PeasyLab) -> None:
 def test_non_loopback_address_needs_a_token(lab: PeasyLab) -> None:
     server = lab.launch("-m", "gpupeasy", "server", "--host", "0.0.0.0", "--port", "0",
                         "--logdir", str(lab.logdir))  # fmt: skip
-    output = server.communicate(timeout=30)[0]
+    output = server.communicate()[0]
     assert server.returncode == 2
     assert "--token-file" in output
 
@@ -356,7 +356,7 @@ def test_token_file_that_others_can_read_is_refused(lab: PeasyLab) -> None:
     token_file.write_text("0123456789abcdef0123")
     token_file.chmod(0o644)
     server = lab.launch("-m", "gpupeasy", "gui", "--port", "0", "--token-file", str(token_file))
-    assert "chmod 600" in server.communicate(timeout=30)[0]
+    assert "chmod 600" in server.communicate()[0]
 
 
 def test_page_does_not_connect_to_a_server_of_another_user(lab: PeasyLab) -> None:

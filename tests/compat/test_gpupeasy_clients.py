@@ -115,7 +115,7 @@ def test_error_in_a_batch_names_its_job(shared: PeasyLab) -> None:
     file.write_text(batch)
     port = str(shared.port)
     process = shared.launch("-m", "gpupeasy", "submit", str(file), "--backend-port", port)
-    output = process.communicate(timeout=30)[0]
+    output = process.communicate()[0]
     assert f"Error in job: second: Could not open output file: {shared.work}/none/x\n" in output
     assert "first" not in output
 
@@ -129,7 +129,7 @@ def test_batch_for_a_full_queue_gets_one_error(lab: PeasyLab) -> None:
     }  # fmt: skip
     (lab.work / "two.peasy").write_text("a;;a;;true;;;b;;b;;true")
     process = lab.launch("-m", "gpupeasy", "submit", "two.peasy", "--backend-port", str(lab.port))
-    output = process.communicate(timeout=30)[0]
+    output = process.communicate()[0]
     assert output.startswith("error: Could not add new job: a. Check logs for details\n")
 
 
@@ -260,7 +260,7 @@ def test_server_that_cannot_start_creates_no_folder(lab: PeasyLab) -> None:
             (["--host", "no such host", "--port", "0", "--token-file", "token"], 2),
         ):
             server = lab.launch("-m", "gpupeasy", "server", "--logdir", str(lab.logdir), *words)
-            output = server.communicate(timeout=30)[0]
+            output = server.communicate()[0]
             assert (server.returncode, output[:7]) == (code, "error: "), output
             assert not lab.logdir.exists()
             assert os.listdir(lab.work) == []
@@ -273,15 +273,15 @@ def test_invalid_port_is_reported_in_one_sentence(lab: PeasyLab) -> None:
         f"GPUPeasyServer(['0'], logdir='{lab.logdir}').run(host='127.0.0.1', port='many')\n"
     )
     server = lab.launch(str(script))
-    assert server.communicate(timeout=30)[0] == "error: `many` is not a port number\n"
+    assert server.communicate()[0] == "error: `many` is not a port number\n"
     assert server.returncode == 2
     assert not lab.logdir.exists()
 
 
 def test_command_line_without_a_command_is_explained(lab: PeasyLab) -> None:
-    output, _ = lab.launch("-m", "gpupeasy").communicate(timeout=60)
+    output, _ = lab.launch("-m", "gpupeasy").communicate()
     assert "the following arguments are required: command" in output
-    output, _ = lab.launch("-m", "gpupeasy", "submit", "--help").communicate(timeout=60)
+    output, _ = lab.launch("-m", "gpupeasy", "submit", "--help").communicate()
     text = " ".join(output.split())
     assert "--backend-host ADDRESS address of the server (default: 127.0.0.1)" in text
     assert "--backend-port N port of the server (default: " in text

@@ -103,7 +103,7 @@ def test_jobs_of_a_stopped_server_continue_and_the_next_server_finds_them(lab: P
 def test_second_server_with_the_same_folder_is_refused(lab: PeasyLab) -> None:
     lab.serve()
     second = lab.launch("-m", "gpupeasy", "server", "--port", "0", "--logdir", str(lab.logdir))
-    assert "another server uses" in second.communicate(timeout=30)[0]
+    assert "another server uses" in second.communicate()[0]
     assert second.returncode == 1
 
 
@@ -194,7 +194,7 @@ def test_job_file_is_submitted_from_the_command_line(lab: PeasyLab) -> None:
     def submit() -> tuple[int | None, str]:
         port = str(lab.port)
         process = lab.launch("-m", "gpupeasy", "submit", str(batch), "--backend-port", port)
-        output = process.communicate(timeout=30)[0]
+        output = process.communicate()[0]
         return process.returncode, output
 
     batch.write_text("a;;a.txt;;echo 1;;;\nb;;b.txt;;echo 2\n")

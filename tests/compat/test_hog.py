@@ -134,7 +134,7 @@ def test_repeated_id_runs_several_jobs_on_one_gpu(lab: HogLab) -> None:
     run = lab.popen("--job_file", "jobs.txt", "--gpus", "0,0,1,2,2,2")
     gate.wait_for(6)
     gate.open()
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert run.returncode == 0
     started = re.findall(r"^\(GPU (\d)\): running", out, re.MULTILINE)[:6]
     assert started == ["0", "0", "1", "2", "2", "2"]
@@ -293,7 +293,7 @@ def test_no_job_is_lost_when_a_yielder_pauses(lab: HogLab) -> None:
     wait_until((lab.folder / "hog_run/job_1/SUCCESS").exists)
     assert run.poll() is None
     fifo.write_text("second")
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert run.returncode == 0 and "(MAIN): 2 jobs completed at" in out
     assert lab.read("job_2", "job_2.OUT") == "second\n"
 
@@ -304,7 +304,7 @@ def test_job_file_can_be_a_pipe(lab: HogLab) -> None:
     run.stdin.write("echo one\n")
     run.stdin.flush()
     wait_until((lab.folder / "hog_run/job_1/SUCCESS").exists)
-    out, _ = run.communicate("cat", timeout=60)  # the job's own stdin is empty
+    out, _ = run.communicate("cat")  # the job's own stdin is empty
     assert run.returncode == 0 and "job 2 completed" in out
 
 
@@ -353,7 +353,7 @@ def test_yielder_ends_with_hog(lab: HogLab, number: signal.Signals) -> None:
     pid = int((lab.folder / "pid").read_text())
     assert is_alive(pid)
     run.send_signal(number)
-    run.communicate(timeout=60)
+    run.communicate()
     wait_for_exit([pid])
 
 
@@ -398,7 +398,7 @@ def test_jobs_continue_when_stderr_or_the_log_is_full(
     lab.write("echo a\0b", "exit 3", "echo ran")
     with open("/dev/full", "w") as full:
         run = lab.popen("--job_file", "jobs.txt", "--gpus", "0", *options, stderr=full)
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 2
     assert lab.read("job_3", "job_3.OUT") == "ran\n"
 
@@ -433,7 +433,7 @@ def test_no_signal_leaves_workers_or_jobs_behind(lab: HogLab, number: signal.Sig
     run = lab.popen("--job_file", "jobs.txt", "--gpus", "0,1")
     pids = gate.wait_for(2)
     run.send_signal(number)
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     wait_for_exit(pids)
     gate.open()
     assert len(gate.arrived()) == 2
@@ -456,7 +456,7 @@ def test_sigusr1_lets_running_jobs_finish_and_starts_no_others(lab: HogLab) -> N
     assert run.stderr is not None
     assert run.stderr.readline() == "draining: running jobs finish, no more are started\n"
     gate.open()
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert run.returncode == 0 and "(MAIN): 1 jobs completed at" in out
 
 
@@ -508,7 +508,7 @@ def test_folder_of_the_original_counts_as_done(tmp_path: Path) -> None:
 def run_script(lab: HogLab, text: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     (lab.folder / "script.py").write_text(text)
     return subprocess.run([sys.executable, "script.py"], env=lab.env, cwd=lab.folder, text=True,
-                          capture_output=True, timeout=60, **kwargs)  # fmt: skip
+                          capture_output=True, **kwargs)  # fmt: skip
 
 
 def test_hog_decorates_a_function_that_yields_commands(lab: HogLab) -> None:
@@ -640,7 +640,7 @@ def test_gpu_file_changes_the_gpus_at_run_time(lab: HogLab) -> None:
     assert lines.count("Worker 1 starting\n") == 2
     assert "job 1 completed\n" in lines
     later.open()
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert run.returncode == 0
     assert out.count("(GPU 1): exiting\n") == 2 and "(GPU 0)" not in out
     assert "ran on gpu: 1\n" in lab.read("job_4", "INFO")
@@ -655,7 +655,7 @@ def test_empty_gpu_file_pauses_and_an_invalid_one_is_ignored(lab: HogLab) -> Non
     lab.write("what", name="gpus")
     assert run.stderr.readline() == "the GPU file is ignored: `what` is not a GPU ID\n"
     lab.write("5", name="gpus")
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 0
     assert lab.read("job_1", "job_1.OUT") == "5\n"
 

@@ -19,7 +19,7 @@ def lab(tmp_path: Path) -> Lab:
 def python(lab: Lab, *words: str, input: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *words], env=lab.env, cwd=lab.folder, input=input, text=True,
-        capture_output=True, timeout=60,
+        capture_output=True,
     )  # fmt: skip
 
 

@@ -233,7 +233,7 @@ def test_any_call_creates_the_state_file_with_four_gpus(lab: Lab) -> None:
 
 
 def test_all_users_can_write_the_state_file(lab: Lab) -> None:
-    lab.popen("-s", umask=0o077).communicate(timeout=60)
+    lab.popen("-s", umask=0o077).communicate()
     assert stat.S_IMODE((lab.folder / "info").stat().st_mode) == 0o666
 
 
@@ -274,7 +274,7 @@ def test_running_task_is_shown_in_the_file_and_the_status(lab: Lab) -> None:
         "Free GPU:\n---------\nGPU 0\nGPU 1\nGPU 3\n"
     )
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert state(lab)["avail"] == [True] * 4
     assert lab.ok("-s") == FREE_4
 
@@ -315,8 +315,8 @@ def test_leases_override_the_state_file(lab: Lab) -> None:
     assert released.stdout.startswith("Currently used GPU:")
     assert released.stderr.startswith("GPU 0 stays in use until process ")
     gate.open()
-    run.communicate(timeout=60)
-    assert second.communicate(timeout=60)[0].endswith("second\n")
+    run.communicate()
+    assert second.communicate()[0].endswith("second\n")
 
 
 def test_symlink_at_the_state_file_path_is_not_followed(lab: Lab) -> None:
@@ -333,7 +333,7 @@ def test_symlink_at_the_state_file_path_is_not_followed(lab: Lab) -> None:
 
 def test_start_of_a_task_prints_the_lines_of_the_original(lab: Lab) -> None:
     run = lab.popen("sh -c 'echo $GPU $CUDA_VISIBLE_DEVICES $$'", "-pg", "3")
-    out, err = run.communicate(timeout=60)
+    out, err = run.communicate()
     match = START.match(out)
     assert match is not None and (run.returncode, err) == (0, "")
     gpu, schedule_pid, pid, group = match.groups()
@@ -372,8 +372,8 @@ def test_task_waits_for_its_forced_gpu_while_others_are_free(lab: Lab) -> None:
     assert first_lines(third, 1) == [f"Scheduler (PID: {third.pid}) is waiting for GPU(s) [1]."]
     assert lab.ok("true").startswith("GPU: cuda0\n")  # not blocked by them
     gate.open()
-    assert second.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
-    assert third.communicate(timeout=60)[0].startswith("GPU: 1\n")
+    assert second.communicate()[0].startswith("GPU: cuda1\n")
+    assert third.communicate()[0].startswith("GPU: 1\n")
 
 
 def test_request_that_can_never_be_met_is_an_error(lab: Lab) -> None:
@@ -401,9 +401,9 @@ def test_later_small_task_does_not_overtake_a_large_one(lab: Lab) -> None:
     small = lab.popen("echo small")
     wait_for_queue(lab, 2)  # three GPUs are free, but the large task came first
     gate.open()
-    run.communicate(timeout=60)
-    assert large.communicate(timeout=60)[0].startswith("GPU: cuda0,cuda1,cuda2,cuda3\n")
-    assert small.communicate(timeout=60)[0].endswith("small\n")
+    run.communicate()
+    assert large.communicate()[0].startswith("GPU: cuda0,cuda1,cuda2,cuda3\n")
+    assert small.communicate()[0].endswith("small\n")
 
 
 def test_output_goes_to_files_and_verbose_prints_a_summary(lab: Lab) -> None:
@@ -480,7 +480,7 @@ def test_missing_program_exits_with_1_at_once(lab: Lab) -> None:
 
 def test_task_runs_without_a_login_terminal(lab: Lab) -> None:
     run = lab.popen("echo ran", start_new_session=True, stdin=subprocess.DEVNULL)
-    assert run.communicate(timeout=60)[0].endswith("ran\n")
+    assert run.communicate()[0].endswith("ran\n")
     assert run.returncode == 0
 
 
@@ -502,11 +502,11 @@ def test_ctrl_c_warns_then_terminates_then_kills(lab: Lab) -> None:
     next_one = lab.popen("echo next", "-fg", "0")
     wait_for_queue(lab, 1)
     run.send_signal(signal.SIGINT)
-    out, _ = run.communicate(timeout=60)
+    out, _ = run.communicate()
     assert out == f"\nThe task (PGID: {pid}) was killed.\n"
     assert run.returncode == 137
     wait_for_exit(pid)
-    assert next_one.communicate(timeout=60)[0].endswith("next\n")
+    assert next_one.communicate()[0].endswith("next\n")
 
 
 def test_third_ctrl_c_kills_only_after_the_kill_delay(lab: Lab) -> None:
@@ -521,7 +521,7 @@ def test_third_ctrl_c_kills_only_after_the_kill_delay(lab: Lab) -> None:
     assert lab.ok("-s").startswith("Currently used GPU:")  # by now the signal was handled
     assert is_alive(pid)
     gate.open()
-    assert run.communicate(timeout=60)[0] == ""
+    assert run.communicate()[0] == ""
 
 
 def test_second_ctrl_c_ends_a_task_that_handles_sigterm(lab: Lab) -> None:
@@ -531,7 +531,7 @@ def test_second_ctrl_c_ends_a_task_that_handles_sigterm(lab: Lab) -> None:
     run.send_signal(signal.SIGINT)
     first_lines(run, 2)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 128 + signal.SIGTERM
     wait_for_exit(pid)
 
@@ -544,7 +544,7 @@ def test_no_task_outlives_schedule_and_no_gpu_stays_busy(lab: Lab, number: signa
     pids = [pid, *hidden.wait_for()]
     first_lines(run)
     run.send_signal(number)
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == (-9 if number == signal.SIGKILL else 128 + signal.SIGTERM)
     wait_for_exit(*pids)
     wait_until(lambda: state(lab)["avail"] == [True] * 4)
@@ -563,7 +563,7 @@ def test_waiting_task_runs_even_if_its_messages_cannot_be_written(lab: Lab) -> N
     assert third.stderr is not None
     assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert second.wait(60) == 0
     assert (lab.folder / "ran").exists()
 
@@ -597,7 +597,7 @@ def test_nohup_protects_a_task_from_sighup(lab: Lab) -> None:
     first_lines(run)
     run.send_signal(signal.SIGHUP)
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 0
 
 
@@ -613,11 +613,11 @@ def test_signal_removes_a_waiting_process_from_the_queue(lab: Lab, number: signa
     assert third.stderr is not None
     assert third.stderr.readline() == "waiting for a free GPU, behind 1 other\n"
     second.send_signal(number)
-    assert second.communicate(timeout=60) == ("", "")
+    assert second.communicate() == ("", "")
     assert second.returncode == (-9 if number == signal.SIGKILL else 128 + number)
     gate.open()
-    run.communicate(timeout=60)
-    assert third.communicate(timeout=60)[0].endswith("third\n")
+    run.communicate()
+    assert third.communicate()[0].endswith("third\n")
 
 
 # -- first come, first served ----------------------------------------------------------------------
@@ -633,7 +633,7 @@ def test_tasks_run_first_come_first_served(lab: Lab) -> None:
         wait_for_queue(lab, number + 1)
     gate.open()
     for run in runs:
-        run.communicate(timeout=60)
+        run.communicate()
     assert (lab.folder / "order").read_text().split() == ["0", "1", "2", "3", "4"]
     assert not list((lab.folder / "leases").glob("schedule.*"))
 
@@ -648,10 +648,10 @@ def test_stopped_process_does_not_block_the_queue(lab: Lab) -> None:
     stat = Path(f"/proc/{stopped.pid}/stat")
     wait_until(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", what="a stop")
     gate.open()
-    run.communicate(timeout=60)
+    run.communicate()
     assert lab.ok("echo ran").endswith("ran\n")
     stopped.send_signal(signal.SIGCONT)
-    assert stopped.communicate(timeout=60)[0].endswith("stopped\n")
+    assert stopped.communicate()[0].endswith("stopped\n")
 
 
 def test_gpus_that_no_request_ahead_needs_are_left_over() -> None:
@@ -669,7 +669,7 @@ def test_released_gpu_is_given_to_a_waiting_task(lab: Lab) -> None:
     assert run.stderr is not None
     assert run.stderr.readline() == "waiting for a free GPU\n"
     lab.ok("-rg", "1")
-    assert run.communicate(timeout=60)[0].startswith("GPU: cuda1\n")
+    assert run.communicate()[0].startswith("GPU: cuda1\n")
 
 
 def test_lease_of_another_process_is_respected_and_shown(
@@ -684,7 +684,7 @@ def test_lease_of_another_process_is_respected_and_shown(
     assert run.stderr.readline() == "waiting for a free GPU\n"
     assert f"\nTask PID: {os.getpid()}\n" in lab.ok("-s")
     lease.close()
-    assert run.communicate(timeout=60)[0].endswith("ran\n")
+    assert run.communicate()[0].endswith("ran\n")
 
 
 # -- leases on any of several GPUs -----------------------------------------------------------------
@@ -772,13 +772,13 @@ def test_schedule_and_stoker_run_respect_the_leases_of_each_other(
     run = schedule.popen("-gc", "2", "--", "sh", "-c", later.wait)
     wait_for_queue(schedule, 1)
     gate.open()
-    other.communicate(timeout=60)
+    other.communicate()
     assert first_lines(run, 1) == ["GPU: cuda0,cuda1"]
     later.wait_for()
     waits = lab.popen("run", "-q", "--devices", "1", "echo at last")
     later.open()
-    run.communicate(timeout=60)
-    assert waits.communicate(timeout=60)[0] == "at last\n"
+    run.communicate()
+    assert waits.communicate()[0] == "at last\n"
 
 
 def test_schedule_and_hog_take_turns_on_a_gpu(on_gpus: tuple[ScheduleLab, GpuHost]) -> None:
@@ -792,10 +792,10 @@ def test_schedule_and_hog_take_turns_on_a_gpu(on_gpus: tuple[ScheduleLab, GpuHos
     run = schedule.popen("sh -c 'echo between'", "-fg", "0")
     assert first_lines(run, 1) == [f"Scheduler (PID: {run.pid}) is waiting for GPU 0."]
     first.open()
-    assert run.communicate(timeout=60)[0].endswith("between\n")
+    assert run.communicate()[0].endswith("between\n")
     second.wait_for()
     second.open()
-    hog.communicate(timeout=60)
+    hog.communicate()
     assert hog.returncode == 0
 
 
@@ -811,7 +811,7 @@ def test_gpu_that_another_process_uses_is_not_taken(
     assert forced.stderr is not None
     assert forced.stderr.readline().startswith("GPU 0 is not used while ")
     host.end_other_process(pid)
-    assert "GPU: cuda0\n" in forced.communicate(timeout=60)[0]
+    assert "GPU: cuda0\n" in forced.communicate()[0]
 
 
 def test_v2_flags_print_the_output_of_v2(lab: Lab) -> None:
@@ -829,5 +829,5 @@ def test_first_ctrl_c_ends_a_v2_task(lab: Lab) -> None:
     pid = int(first_lines(run, 5)[2].removeprefix("TASK PID: "))
     run.send_signal(signal.SIGINT)
     assert first_lines(run, 2) == ["", f"The task (PGID: {pid}) was terminated."]
-    run.communicate(timeout=60)
+    run.communicate()
     assert run.returncode == 128 + signal.SIGTERM

@@ -94,7 +94,6 @@ def shell(lab: CompatLab, line: str, **env: str) -> subprocess.CompletedProcess[
         cwd=lab.folder,
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 
@@ -124,7 +123,7 @@ def test_first_readme_example_prints_the_documented_output(lab: CompatLab) -> No
     )
     gate.wait_for(3)
     gate.open()
-    assert run.communicate(timeout=60)[0] == (
+    assert run.communicate()[0] == (
         "Processing command `python train_model.py --lr 0.001 --output run_1` on gpu 2\n"
         "Processing command `python train_model.py --lr 0.0005 --output run_2` on gpu 1\n"
         "Processing command `python train_model.py --lr 0.0001 --output run_3` on gpu 0\n"
@@ -174,7 +173,7 @@ def test_readme_queue_file_is_followed_with_tail(lab: CompatLab) -> None:
         assert not (lab.folder / "old").exists()
     finally:
         os.killpg(run.pid, signal.SIGTERM)
-        run.wait(timeout=60)
+        run.wait()
 
 
 # -- slots -----------------------------------------------------------------------------------------
@@ -594,7 +593,7 @@ class FromShell:
 
     def end(self) -> int:
         os.write(self._fifo, b"a\nb\n")
-        self._shell.communicate(timeout=60)
+        self._shell.communicate()
         os.close(self._fifo)
         return self._shell.returncode
 
@@ -626,7 +625,7 @@ def test_commands_continue_when_stderr_is_full(lab: CompatLab) -> None:
     run.send_signal(signal.SIGUSR1)
     wait_until(lambda: not has_pending(run.pid, signal.SIGUSR1))
     gate.open()
-    assert run.communicate(timeout=60)[0].splitlines()[-1] == "ended"
+    assert run.communicate()[0].splitlines()[-1] == "ended"
     assert run.returncode == 1
 
 
@@ -719,7 +718,7 @@ def test_nohup_protects_a_run_from_sighup(lab: CompatLab) -> None:
     assert is_alive(pid)
     gate.open()
     wait_until(lambda: not is_alive(pid))
-    run.wait(timeout=60)
+    run.wait()
 
 
 def test_run_succeeds_with_closed_stdout_and_stderr(lab: CompatLab) -> None:

@@ -84,5 +84,5 @@ class Shell:
 
     def close(self) -> None:
         self._process.send_signal(signal.SIGKILL)
-        self._process.wait(timeout=60)
+        self._process.wait()
         os.close(self._ours)

@@ -83,7 +83,7 @@ def test_fish_completes_with_descriptions(queue: Lab) -> None:
     script = "source stoker.fish\n" + "".join(f"complete -C '{line}'; echo ==\n" for line in lines)
     done = subprocess.run(
         ["fish", "--no-config", "-c", script], cwd=queue.folder, capture_output=True, text=True,
-        env={**environment(queue), "HOME": str(queue.folder)}, timeout=60, check=True,
+        env={**environment(queue), "HOME": str(queue.folder)}, check=True,
     )  # fmt: skip
     assert done.stderr == ""
     found = [part.strip().split("\n") for part in done.stdout.split("==\n")][:-1]

@@ -112,7 +112,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 def once(fake: FakeNvml) -> Sample:
     words = [*_NVML_PROCESS, "--once"]
-    done = subprocess.run(words, env=os.environ | fake.env(), stdout=subprocess.PIPE, timeout=60)
+    done = subprocess.run(words, env=os.environ | fake.env(), stdout=subprocess.PIPE)
     assert done.returncode == 0
     return decode(done.stdout)
 
@@ -469,7 +469,7 @@ def test_nvml_process_exits_when_stdin_is_closed(fake: FakeNvml, running: Runnin
     running.next_sample()
     assert running.process.stdin
     running.process.stdin.close()
-    assert running.process.wait(timeout=30) == 0
+    assert running.process.wait() == 0
 
 
 def test_nvml_process_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
@@ -478,7 +478,7 @@ def test_nvml_process_exits_when_stdout_is_closed(fake: FakeNvml, running: Runni
     assert running.process.stdout
     running.process.stdout.close()
     running.send(b"n")
-    assert running.process.wait(timeout=30) == 0
+    assert running.process.wait() == 0
 
 
 # -- lines -----------------------------------------------------------------------------------------

@@ -80,7 +80,6 @@ def run(lab: Lab, page: str, folder: Path | None = None, **env: str) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
         )
         said = done.stdout + done.stderr
         assert (done.returncode != 0) == command.must_fail, f"{command.text}\n{said}"

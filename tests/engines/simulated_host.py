@@ -81,11 +81,11 @@ class SimulatedHost:
         return ["nsenter", f"--target={self.pid}", *namespaces, "--root", "--wd", "--"]
 
     def run(
-        self, argv: Sequence[str], env: Mapping[str, str] | None = None, timeout: float = 60
+        self, argv: Sequence[str], env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run a program inside and wait for it."""
         words = [*self.command_prefix(), *argv]
-        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=timeout)
+        return subprocess.run(words, env=env, capture_output=True, text=True)
 
     def hide(self, folder: Path) -> None:
         """Let programs inside see an empty folder that cannot be written."""

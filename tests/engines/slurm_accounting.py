@@ -59,7 +59,7 @@ def write_files(folder: Path, port: int) -> None:
     # slurmdbd stores procedures, for which the server needs its system tables.
     words = ["mariadb-install-db", "--no-defaults", "--user=root", f"--datadir={folder}/database"]
     words += ["--skip-test-db", "--auth-root-authentication-method=normal", _LOG_SIZE]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     path = folder / "etc" / "slurmdbd.conf"
     path.touch(0o600)

@@ -109,7 +109,6 @@ class SlurmCluster:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=60,
         )
 
     def run(self, *argv: str, **env: str) -> str:
@@ -133,8 +132,8 @@ class SlurmCluster:
         done = self.try_run("squeue", "-h", "-t", "all", "-o", "%T", "-j", job)
         return done.stdout.strip()
 
-    def wait_for_state(self, job: str, *states: str, timeout: float = 60) -> None:
-        wait_until(lambda: self.state(job) in states, timeout, f"job {job} {states}")
+    def wait_for_state(self, job: str, *states: str) -> None:
+        wait_until(lambda: self.state(job) in states, f"job {job} {states}")
 
     def node_states(self) -> dict[str, str]:
         """State of each node, e.g. {"n1": "idle", "n2": "down*"}."""
@@ -170,11 +169,11 @@ class SlurmCluster:
         self._ports.release()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def wait_idle(self, timeout: float = 60) -> None:
+    def wait_idle(self) -> None:
         """Wait until all nodes are idle."""
         expected = dict.fromkeys(self.node_names, "idle")
         try:
-            wait_until(lambda: self._states_or_none() == expected, timeout, "idle nodes")
+            wait_until(lambda: self._states_or_none() == expected, "idle nodes")
         except AssertionError as error:
             raise AssertionError(f"{error}: {self._states_or_none()}\n{self.logs()}") from None
 
@@ -201,7 +200,7 @@ class SlurmCluster:
         self._start("mariadbd", "control", *words)
         wait_until(lambda: _accepts(self.folder / "database" / "server.sock"), what="mariadbd")
         self._start("slurmdbd", "control", "slurmdbd", "-D")
-        wait_until(lambda: _connects(self._ports.ports[1]), 60, "slurmdbd to listen")
+        wait_until(lambda: _connects(self._ports.ports[1]), "slurmdbd to listen")
         # Fails if it exists, after a restart.
         self.try_run("sacctmgr", "-i", "add", "cluster", "test")
 
@@ -213,7 +212,7 @@ class SlurmCluster:
     def start_controller(self) -> None:
         """Start slurmctld with the state of its last run; returns when it answers."""
         self._start("slurmctld", "control", "slurmctld", "-D", "-i", "-f", self._conf())
-        wait_until(lambda: self.try_run("scontrol", "ping").returncode == 0, 30, "slurmctld")
+        wait_until(lambda: self.try_run("scontrol", "ping").returncode == 0, "slurmctld")
 
     def stop_controller(self) -> None:
         """Stop slurmctld and let it save its state; jobs continue to run."""

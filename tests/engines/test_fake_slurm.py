@@ -20,7 +20,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     words = ["env", *argv]  # looks the program up in the new PATH
     env = os.environ | fake.environment() | env
-    return subprocess.run(words, env=env, input=input, capture_output=True, text=True, timeout=60)
+    return subprocess.run(words, env=env, input=input, capture_output=True, text=True)
 
 
 def test_fake_program_gives_the_newest_answer_that_fits(fake_slurm: FakeSlurm) -> None:

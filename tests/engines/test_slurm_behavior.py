@@ -33,7 +33,7 @@ def listing(slurm: SlurmCluster, columns: str) -> list[str]:
 
 def test_last_task_of_a_slurm_array_keeps_the_id_of_the_array(slurm: SlurmCluster) -> None:
     job = slurm.submit("true", "--array=1-2")
-    wait_until(lambda: listing(slurm, "%T") == ["COMPLETED"] * 2, 60, "both tasks")
+    wait_until(lambda: listing(slurm, "%T") == ["COMPLETED"] * 2, "both tasks")
     ids = dict(row.split("|") for row in listing(slurm, "%i|%A"))
     assert ids[f"{job}_2"] == job
     assert ids[f"{job}_1"] != job
@@ -62,7 +62,7 @@ def test_name_and_comment_may_contain_the_separator(slurm: SlurmCluster) -> None
 def test_signal_reaches_the_batch_process_only_with_batch_or_full(slurm: SlurmCluster) -> None:
     (slurm.folder / "work" / "signals.py").write_text(SIGNALS)
     job = slurm.submit("exec python3 signals.py", "--array=4")
-    wait_until(lambda: slurm.output(job, 4) == "ready\n", 60, "the program")
+    wait_until(lambda: slurm.output(job, 4) == "ready\n", "the program")
     slurm.run("scancel", "-s", "USR1", f"{job}_4")
     slurm.run("scancel", "--batch", "-s", "USR2", f"{job}_4")
     wait_until(lambda: "SIGUSR2" in slurm.output(job, 4), what="the signal")
@@ -92,7 +92,7 @@ def test_failed_rank_fails_srun_only_after_the_others_unless_told(slurm: SlurmCl
     two = "--nodes=2", "--ntasks-per-node=1"
     patient = slurm.submit(script.format("", "sleep 1; echo end"), *two)
     strict = slurm.submit(script.format("--kill-on-bad-exit=1", "sleep 1000"), *two)
-    wait_until(lambda: all("result" in slurm.output(job) for job in (patient, strict)), 60)
+    wait_until(lambda: all("result" in slurm.output(job) for job in (patient, strict)))
     lines = slurm.output(patient).splitlines()
     assert lines.index("end") < lines.index("result 7")
     # The code is that of the killed rank, not of the one that failed.

@@ -147,7 +147,7 @@ def test_function_is_called_by_the_python_of_its_environment(
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(lab.folder)
     job = stoker.job(_prefix, venv=venv).submit()
-    assert job.result(timeout=60) == str(venv)
+    assert job.result() == str(venv)
     engine = lab.folder / "docker"
     engine.write_text("")
     engine.chmod(0o755)

@@ -220,10 +220,10 @@ class Chaos:
                 self.lab.run("cancel", "--now", *long)
             return not alive
 
-        wait_until(have_ended, timeout=600, what="all jobs have ended")
+        wait_until(have_ended, "all jobs have ended", 600)
 
     def _rows(self) -> dict[int, dict[str, Any]]:
-        text = self.lab.ok("ls", "--state", "all", "-n", "1000000", "--json", timeout=120)
+        text = self.lab.ok("ls", "--state", "all", "-n", "1000000", "--json")
         return {row["id"]: row for row in json.loads(text)["jobs"]}
 
     def check(self) -> dict[str, list[str]]:

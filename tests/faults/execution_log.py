@@ -52,7 +52,7 @@ def finish_everything(lab: Lab) -> None:
             lab.run("daemon", "start")
         return not set(lab.states().values()) & {"queued", "starting", "running", "stopping"}
 
-    lab.wait_until(all_final, timeout=60, what="all jobs final")
+    lab.wait_until(all_final, what="all jobs final")
     assert not lab.processes()  # I5
     import sqlite3
 

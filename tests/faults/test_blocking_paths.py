@@ -121,7 +121,7 @@ def test_job_file_may_be_a_fifo(lab: Lab) -> None:
     shell = " ".join(lab.command)
     done = subprocess.run(
         ["bash", "-c", f"{shell} submit -q --file <(printf 'exit 3\\nexit 4\\n')"],
-        env=lab.env, cwd=lab.folder, capture_output=True, text=True, timeout=60,
+        env=lab.env, cwd=lab.folder, capture_output=True, text=True,
     )  # fmt: skip
     assert done.stdout.split() == ["1", "2"], done
     assert lab.wait(2) == 4
@@ -142,6 +142,5 @@ def test_file_system_that_hangs_blocks_only_the_jobs_on_it(
         env=lab.env | {"PYTHONPATH": os.pathsep.join(sys.path)},
         capture_output=True,
         text=True,
-        timeout=100,
     )
     assert done.returncode == 0, done.stdout + done.stderr

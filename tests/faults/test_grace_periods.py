@@ -79,5 +79,5 @@ def test_third_interrupt_of_a_run_kills_the_jobs_that_the_second_terminated(lab:
     lab.wait_until(terminated.exists, what="SIGTERM")
     assert is_alive(pid)
     run.send_signal(signal.SIGINT)
-    run.communicate(timeout=60)
+    run.communicate()
     assert not is_alive(pid)

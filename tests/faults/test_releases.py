@@ -112,7 +112,7 @@ class Peer:
         self.send("bye")
         self._file.close()
         self.socket.close()
-        self.process.wait(timeout=30)
+        self.process.wait()
 
 
 @pytest.fixture

@@ -69,10 +69,10 @@ class Stress:
         part = starts // 3
         for lab in (first, second):
             lab.ok("submit", "-q", "--file", "-", input=self._lines(part))
-        done = run.run("run", "-q", "-", input=self._lines(starts - 2 * part), timeout=1800)
+        done = run.run("run", "-q", "-", input=self._lines(starts - 2 * part))
         assert done.returncode == 0, done.stderr
         for lab in (first, second):
-            assert lab.wait(timeout=1800) == 0, lab.ok("ls")
+            assert lab.wait() == 0, lab.ok("ls")
         return self.counted()
 
     def counted(self) -> tuple[int, int]:

@@ -28,7 +28,7 @@ def daemon_with_broken_policy(lab: Lab, mark: Path) -> Iterator[Path]:
         yield log
     finally:
         process.terminate()
-        process.wait(timeout=60)
+        process.wait()
 
 
 def idle_count(lab: Lab) -> dict[str, Any]:

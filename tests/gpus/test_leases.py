@@ -168,7 +168,7 @@ def test_foreground_run_and_queue_respect_each_other(host: GpuHost, gpu_lab: Gpu
     waits = gpu_lab.submit("--gpu-ids", "0", "true")
     gpu_lab.wait_until(lambda: f"leased to {USER} (pid {running.pid})" in gpu_lab.why(waits))
     gate.open()
-    running.communicate(timeout=30)
+    running.communicate()
     assert running.returncode == 0
     assert gpu_lab.wait(waits) == 0
 
@@ -184,7 +184,7 @@ def test_foreground_run_waits_for_a_gpu_that_the_queue_uses(host: GpuHost, gpu_l
     gate.open()
     other.wait_for()
     other.open()
-    assert running.communicate(timeout=30)[0] == "0\n"
+    assert running.communicate()[0] == "0\n"
 
 
 def test_leases_can_be_turned_off(host: GpuHost) -> None:

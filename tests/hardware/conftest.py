@@ -62,7 +62,7 @@ class HardwareLab(Lab):
             [sys.executable, str(TRAIN), f"--gib={gib}", f"--until={self.folder}/never",
              f"--report={report}"], env=self.env
         )  # fmt: skip
-        self.wait_until(lambda: Path(f"{report}.up").exists(), timeout=120)
+        self.wait_until(lambda: Path(f"{report}.up").exists())
         return process
 
 

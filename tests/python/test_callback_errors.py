@@ -32,8 +32,8 @@ def test_raising_callback_stops_no_future(
         first = executor.submit(job_functions.add, 1)
         first.add_done_callback(bad)
         first.add_done_callback(called.append)
-        assert first.result(timeout=60) == 2
-        assert executor.submit(job_functions.add, 2).result(timeout=60) == 3
+        assert first.result() == 2
+        assert executor.submit(job_functions.add, 2).result() == 3
     here.wait_until(lambda: called == [first])
     assert "exception calling callback" in caplog.text and "from a callback" in caplog.text
 
@@ -46,22 +46,22 @@ def test_unpickling_that_exits_is_an_exception_of_its_future(
 ) -> None:
     with Executor(gpus=0) as executor:
         bad = executor.submit(function)
-        error = bad.exception(timeout=60)
+        error = bad.exception()
         assert isinstance(error, (RuntimeError, JobFailed)), error
         assert "SystemExit" in f"{error}{error.__cause__}" or "no data" in str(error)
-        assert executor.submit(job_functions.add, 2).result(timeout=60) == 3
+        assert executor.submit(job_functions.add, 2).result() == 3
 
 
 def test_exception_of_a_future_does_not_keep_the_watcher_thread(here: Lab) -> None:
     with Executor(gpus=0) as executor:
-        error = executor.submit(job_functions.fail, "x").exception(timeout=60)
+        error = executor.submit(job_functions.fail, "x").exception()
     assert error is not None and error.__traceback__ is None
 
 
 def test_pickling_that_exits_fails_the_job(here: Lab) -> None:
     with Executor(gpus=0) as executor:
         bad = executor.submit(job_functions.return_what_cannot_be_sent)
-        assert "cannot be pickled" in str(bad.exception(timeout=60))
+        assert "cannot be pickled" in str(bad.exception())
 
 
 def test_unpickling_that_exits_does_not_stop_the_event_loop(here: Lab) -> None:
@@ -82,7 +82,7 @@ def test_waiting_threads_see_a_cancelled_future_despite_a_bad_callback(here: Lab
         future.add_done_callback(bad)
         with pytest.raises(SystemExit):
             future.cancel()  # on the caller's thread, as with any future
-        assert concurrent.futures.wait([future], timeout=60).done == {future}
+        assert concurrent.futures.wait([future]).done == {future}
 
 
 def test_callback_may_wait_for_another_future_and_shut_down(here: Lab) -> None:
@@ -91,7 +91,7 @@ def test_callback_may_wait_for_another_future_and_shut_down(here: Lab) -> None:
 
     def follow(_: object) -> None:
         other = Executor(gpus=0)
-        results.append(other.submit(job_functions.add, 10).result(timeout=60))
+        results.append(other.submit(job_functions.add, 10).result())
         other.submit(job_functions.add, 20)
         other.shutdown()
         ended.set()

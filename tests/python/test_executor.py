@@ -23,14 +23,14 @@ def test_calls_run_as_jobs(here: Lab) -> None:
     with Executor(gpus=0, name="pool", tags=["mine"]) as executor:
         assert isinstance(executor, concurrent.futures.Executor)
         future = executor.submit(job_functions.add, 1, b=4)
-        assert future.result(timeout=60) == 5
+        assert future.result() == 5
         assert (future.done(), future.running(), future.cancelled()) == (True, False, False)
         bad = executor.submit(job_functions.fail, "no data")
-        assert repr(bad.exception(timeout=60)) == "ValueError('no data')"
+        assert repr(bad.exception()) == "ValueError('no data')"
         facts = future.job.info()
         assert (facts["name"], facts["tags"], facts["gpus"]) == ("pool", ["mine"], 0)
         own = executor.submit(job_functions.double, 4)
-        assert (own.result(timeout=60), own.job.name) == (
+        assert (own.result(), own.job.name) == (
             8,
             "doubler",
         )  # own options win
@@ -56,7 +56,7 @@ def test_abandoned_map_cancels_waiting_jobs(here: Lab) -> None:
 def test_futures_work_with_concurrent_futures_functions(here: Lab) -> None:
     with Executor(gpus=0) as executor:
         futures = [executor.submit(job_functions.add, n) for n in range(3)]
-        ended = concurrent.futures.as_completed(futures, timeout=60)
+        ended = concurrent.futures.as_completed(futures)
         assert sorted(future.result() for future in ended) == [1, 2, 3]
 
 
@@ -73,14 +73,14 @@ def test_waiting_or_running_future_can_be_cancelled(here: Lab, gate: Callable[..
             future.result(timeout=0)
         future.job.wait()
         assert future.job.state == "cancelled"
-    assert concurrent.futures.wait({running}, timeout=60).not_done == set()
-    assert concurrent.futures.wait({waiting}, timeout=60).not_done == set()
+    assert concurrent.futures.wait({running}).not_done == set()
+    assert concurrent.futures.wait({waiting}).not_done == set()
 
 
 def test_job_cancelled_elsewhere_is_a_cancelled_future(here: Lab) -> None:
     future = Executor(hold=True).submit(job_functions.add, 1)
     here.ok("cancel", str(future.job.id))
-    assert concurrent.futures.wait([future], timeout=60).done == {future}
+    assert concurrent.futures.wait([future]).done == {future}
     assert future.cancelled()
 
 
@@ -126,7 +126,7 @@ def test_wait_and_as_completed_accept_futures(here: Lab, gate: Callable[..., str
     done, not_done = stoker.wait([slow, fast], return_when="FIRST_COMPLETED")
     assert (done, not_done) == ({fast}, {slow}) and fast.done()
     job = stoker.job(job_functions.add, gpus=0).submit(4)
-    ended = stoker.as_completed([slow, job, fast, slow.job], timeout=60)
+    ended = stoker.as_completed([slow, job, fast, slow.job])
     assert {next(ended), next(ended)} == {job, fast}
     Path(path).write_text("go")
     assert {next(ended), next(ended)} == {slow, slow.job}
@@ -146,7 +146,7 @@ def test_max_workers_limits_how_many_jobs_run_at_a_time(
     futures = [executor.submit(job_functions.pass_gate, path) for path in paths]
     here.wait_until(lambda: [future.job.state for future in futures[:2]] == ["running"] * 2)
     other = Executor(gpus=0).submit(job_functions.add, 1)
-    assert other.result(timeout=60) == 2  # a slot is free, but not for this executor
+    assert other.result() == 2  # a slot is free, but not for this executor
     assert [future.job.state for future in futures[2:]] == ["queued"] * 2
     assert "already has 2 running, which is its limit" in futures[2].job.why()
     for path in paths:

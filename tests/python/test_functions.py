@@ -31,7 +31,6 @@ def run_script(lab: Lab, text: str, *argv: str, cwd: Path | None = None) -> str:
         cwd=cwd or lab.folder,
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

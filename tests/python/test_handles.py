@@ -96,7 +96,7 @@ def test_queue_waits_for_the_newest_job_of_a_name_and_for_whole_sweeps(here: Lab
     assert Queue().wait("train").done == {good}
     again = stoker.sweep("echo stoker: y={x}", {"x": "interval(0, 1)"}, name="s", method="tpe",
                          trials=2, metric="y:min", max_parallel=1, gpus=0)  # fmt: skip
-    found = Queue().wait("sweep:s", timeout=120)
+    found = Queue().wait("sweep:s")
     assert (len(found.done), found.done) == (2, set(again.jobs()))
 
 

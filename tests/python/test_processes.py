@@ -51,14 +51,14 @@ def test_future_in_a_forked_process_fails_with_a_hint(here: Lab, gate: Callable[
     def child() -> None:
         with pytest.raises(RuntimeError, match=r"future\.job\.result"):
             future.result()
-        assert executor.submit(job_functions.add, 1).result(timeout=60) == 2
+        assert executor.submit(job_functions.add, 1).result() == 2
         executor.shutdown()
         assert called == []
         Path(path).write_text("go")
-        assert future.job.result(timeout=60) == 5
+        assert future.job.result() == 5
 
     assert in_forked_process(child) == 0
-    assert future.result(timeout=60) == 5
+    assert future.result() == 5
     executor.shutdown()
     assert called == [future]
 
@@ -67,7 +67,7 @@ def script(lab: Lab, text: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(text)],
         env={**lab.env, "PYTHONPATH": os.getcwd()},
-        capture_output=True, text=True, timeout=60,
+        capture_output=True, text=True,
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_interpreter_exits_with_pending_futures_and_jobs_continue(here: Lab) -> 
     """)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
     job = stoker.Queue().job(1)
-    assert job.release() and job.result(timeout=60) == 2
+    assert job.release() and job.result() == 2
 
 
 def test_connections_are_closed_at_exit(here: Lab) -> None:

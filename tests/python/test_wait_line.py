@@ -75,7 +75,7 @@ class PythonOnTerminal:
         while self._read():
             pass
         os.close(self._ours)
-        out, _ = self._process.communicate(timeout=60)
+        out, _ = self._process.communicate()
         assert self._process.returncode == 0, self.text
         return out
 
@@ -184,14 +184,14 @@ def kernel(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Iterat
     def run(cell: str) -> Iterator[Any]:
         client.execute(cell)
         while True:
-            message = client.get_iopub_msg(timeout=60)
+            message = client.get_iopub_msg()
             yield message
             is_idle = message["content"].get("execution_state") == "idle"
             if is_idle and message["parent_header"].get("msg_type") == "execute_request":
                 return
 
     try:
-        client.wait_for_ready(timeout=60)
+        client.wait_for_ready()
         yield run
     finally:
         client.stop_channels()

@@ -131,7 +131,7 @@ def test_commands_share_one_connection(box: SshBox) -> None:
 def test_parallel_first_commands_share_one_connection(box: SshBox) -> None:
     processes = [box.popen("ls") for _ in range(4)]
     for process in processes:
-        process.communicate(timeout=60)
+        process.communicate()
         assert process.returncode == 0
     assert len(box.sshd.connections()) == 1
 
@@ -240,7 +240,7 @@ def test_interrupt_ends_the_command_on_the_box(box: SshBox, has_terminal: bool) 
         process = box.here.popen(*words, start_new_session=True)
         wait_until(lambda: _waits_there(job))
         os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=60)
+        process.communicate()
         assert process.returncode == 130
     wait_until(lambda: not _waits_there(job), what="the end of `wait` on the box")
 
@@ -262,7 +262,7 @@ def test_stdin_of_other_commands_is_left_alone(box: SshBox) -> None:
     script = 'while read -r line; do "$@" --host box ls >/dev/null; echo "$line"; done'
     done = subprocess.run(
         ["sh", "-c", script, "sh", *box.here.command],
-        input="one\ntwo\n", text=True, capture_output=True, env=box.here.env, timeout=60,
+        input="one\ntwo\n", text=True, capture_output=True, env=box.here.env,
     )  # fmt: skip
     assert done.stdout == "one\ntwo\n"
 
@@ -274,7 +274,7 @@ def test_change_whose_connection_is_lost_is_not_repeated(box: SshBox) -> None:
     process = box.popen("cancel", str(job), "--json")
     box.wait_until_held()
     box.cut()
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     held.unlink()
     error = json.loads(out)["error"]
     assert error["message"] == (

@@ -24,7 +24,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """Exit code, rest of stdout, rest of stderr; also what a `readline` has already buffered."""
     assert process.stdout is not None and process.stderr is not None
     out, err = process.stdout.read(), process.stderr.read()
-    return process.wait(timeout=60), out, err
+    return process.wait(), out, err
 
 
 # -- submit ----------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ def test_cut_while_files_are_copied_leaves_the_folder_complete(
     box.wait_until_held()
     box.cut()
     held.unlink()
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate()
     job = int(out)
     assert box.there.wait(job) == 0
     there = Path(box.there.job(job)["cwd"])

@@ -35,7 +35,7 @@ def start(box: SshBox, port: int, *words: str) -> tuple[subprocess.Popen[str], s
 def request(
     port: int, path: str, token: str | None = None, method: str = "GET", **headers: str
 ) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", port)
     if token is not None:
         headers["Authorization"] = f"Bearer {token}"
     body = None
@@ -74,7 +74,7 @@ def test_web_ui_shows_the_jobs_of_the_box(box: SshBox, port: int) -> None:
     assert (status, b"on-the-box" in data) == (200, True)
     assert request(port, "/")[0] == 200
     process.send_signal(signal.SIGINT)
-    process.wait(timeout=60)
+    process.wait()
     assert process.returncode == 0
     wait_until(lambda: not servers(box), what="the end of the server")
     with pytest.raises(OSError):
@@ -132,7 +132,7 @@ def test_server_of_the_box_itself_is_left_alone(box: SshBox, port: int) -> None:
         process, token = start(box, port)
         assert request(port, "/api/overview", token)[0] == 200
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=60)
+        process.wait()
         assert json.loads(box.ok("web", "status", "--json"))["link"] == json.loads(own)["link"]
     finally:
         assert box.ok("web", "stop") == "web UI stopped; jobs continue\n"

@@ -19,7 +19,7 @@ def test_commands_shown_by_the_demo_work(lab: Lab) -> None:
 
     def shell(text: str) -> str:
         done = subprocess.run(
-            text, shell=True, cwd=ROOT, env=lab.env, capture_output=True, text=True, timeout=60
+            text, shell=True, cwd=ROOT, env=lab.env, capture_output=True, text=True
         )
         assert done.returncode == 0, f"{text}\n{done.stderr}"
         return done.stdout

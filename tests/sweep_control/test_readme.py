@@ -42,7 +42,7 @@ def test_readme_python_example_prints_the_documented_output(lab: Lab) -> None:
     script = lab.folder / "example.py"
     script.write_text(code)
     done = subprocess.run(
-        [sys.executable, str(script)], env=lab.env, capture_output=True, text=True, timeout=60
+        [sys.executable, str(script)], env=lab.env, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "2.1\n0.1\n"

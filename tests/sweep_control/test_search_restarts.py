@@ -124,7 +124,7 @@ def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab)
     assert "  paused    the search failed" in quick.ok("sweep", "show", "s")
     assert "paused" in quick.ok("sweep", "ls")
     broken.rename(quick.folder / "away")
-    quick.wait_until(lambda: ended(quick) == 4, timeout=200)
+    quick.wait_until(lambda: ended(quick) == 4)
     quick.wait_until(lambda: shown(quick)["paused"] is None)
 
 
@@ -132,13 +132,13 @@ def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab)
 def test_repeatedly_dying_driver_is_shown_as_paused(quick: Lab) -> None:
     quick.env |= {"STOKER_FAILPOINT": "driver.after_ask"}
     quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)
-    quick.wait_until(lambda: shown(quick)["paused"], timeout=60)
+    quick.wait_until(lambda: shown(quick)["paused"])
     words = r"the sweep driver was killed by signal 9 \d+ times in a row"
     assert re.search(words, shown(quick)["paused"])
     quick.ok("daemon", "stop")
     del quick.env["STOKER_FAILPOINT"]
     quick.ok("daemon", "start")
-    quick.wait_until(lambda: ended(quick) == 4, timeout=60)
+    quick.wait_until(lambda: ended(quick) == 4)
     quick.wait_until(lambda: shown(quick)["paused"] is None)
 
 

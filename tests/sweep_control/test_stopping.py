@@ -32,7 +32,7 @@ def test_trials_of_a_stopped_sweep_show_the_reason(lab: Lab) -> None:
 def test_trial_that_ignores_the_stop_request_is_killed_after_kill_after(lab: Lab) -> None:
     made = sweep(lab, "-n", "s", IGNORES_STOP, "--early-stop",
                  "median,min_trials=2,after_step=1,kill_after=0", *EARLY)  # fmt: skip
-    lab.wait_until(lambda: trials(lab, "s") == {"done": 2, "cancelled": 1}, timeout=60)
+    lab.wait_until(lambda: trials(lab, "s") == {"done": 2, "cancelled": 1})
     assert lab.job(made["jobs"][2])["cause"] == "stopped_early"
     rows = json.loads(lab.ok("results", "s", "--json"))["rows"]
     assert [row["stopped"] for row in rows] == [None, None, "early"]
@@ -44,7 +44,6 @@ def test_trial_that_ignores_the_stop_request_causes_a_warning(lab: Lab) -> None:
     output = lab.run("sweep", "-n", "s", IGNORES_STOP, "--early-stop",
                    "median,min_trials=2,after_step=1", *EARLY).stderr  # fmt: skip
     assert "--early-stop median,kill_after=60" in output
-    lab.wait_until(lambda: "asked to stop early still runs" in lab.ok("sweep", "show", "s"),
-                   timeout=60)  # fmt: skip
+    lab.wait_until(lambda: "asked to stop early still runs" in lab.ok("sweep", "show", "s"))
     assert json.loads(lab.ok("sweep", "show", "s", "--json"))["asked_to_stop"] == [3]
     lab.ok("sweep", "stop", "s", "--kill")

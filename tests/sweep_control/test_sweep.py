@@ -246,9 +246,9 @@ def test_thousand_trials_survive_crashes_of_all_processes(lab: Lab) -> None:
         again = sweep(lab, *words)
         assert again["added"] == 0
         reruns += len(again["jobs"])
-    lab.run("wait", "-q", timeout=120)
+    lab.run("wait", "-q")
     reruns += len(sweep(lab, *words)["jobs"])
-    lab.run("wait", "-q", timeout=120)
+    lab.run("wait", "-q")
     assert trials(lab, "many") == {"done": 1000}, [
         (job["id"], job["cause"], job["signal"], job["command"], [str(h) for h in job["history"]])
         for job in (lab.job(id) for id, state in lab.states().items() if state == "failed")

@@ -39,7 +39,7 @@ class Recorder:
         """Close its stdin and return its exit code."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        return self.process.wait(timeout=30)
+        return self.process.wait()
 
     def errors(self) -> str:
         assert self.process.stderr is not None

@@ -64,7 +64,7 @@ class Comparison:
             self._jobs[name] = (self.lab.submit(*words), self.lab.submit("--warm=heavy", *words))
 
     def results(self) -> Results:
-        self.lab.wait(timeout=240)
+        self.lab.wait()
         found = outcomes(self.lab)
         return {name: (found[cold], found[warm]) for name, (cold, warm) in self._jobs.items()}
 

@@ -70,7 +70,7 @@ def test_many_jobs_start_at_once_from_one_server(new_lab: Callable[..., Lab]) ->
     script = _script(lab, text)
     lines = [f"{sys.executable} {script} {n} #stoker --warm=heavy" for n in range(64)]
     made = lab.ok("submit", "-q", "--file", "-", input="\n".join(lines))
-    lab.wait(timeout=120)
+    lab.wait()
     found = outcomes(lab)
     pids = set()
     for number, job in enumerate(map(int, made.split())):
@@ -445,7 +445,7 @@ import heavy, os, stoker
 def where():
     import heavy
     return heavy.PID == os.getpid()
-print(where.submit().result(timeout=60))
+print(where.submit().result())
 """
     done = _python(lab, program)
     assert done.splitlines()[-1] == "False"
@@ -457,7 +457,7 @@ def _python(lab: Lab, program: str) -> str:
 
     (lab.folder / "api.py").write_text(program)
     done = subprocess.run([sys.executable, "api.py"], cwd=lab.folder, env=lab.env, text=True,
-                          capture_output=True, timeout=90)  # fmt: skip
+                          capture_output=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -79,9 +79,7 @@ class Site:
         sent = dict(headers or {})
         if token is not None:
             sent.setdefault("Authorization", f"Bearer {token or self.token}")
-        with closing(
-            http.client.HTTPConnection("127.0.0.1", self.place.port, timeout=60)
-        ) as connection:
+        with closing(http.client.HTTPConnection("127.0.0.1", self.place.port)) as connection:
             connection.request(method, path, body, sent)
             response = connection.getresponse()
             return Reply(response.status, dict(response.getheaders()), response.read())

@@ -72,7 +72,7 @@ def test_server_survives_generated_requests_that_match_its_schema(site: Site) ->
             }
             if isinstance(case.body, dict):
                 _hold_jobs(case.body)
-            response = case.call(base_url=f"http://127.0.0.1:{site.place.port}", timeout=60)
+            response = case.call(base_url=f"http://127.0.0.1:{site.place.port}")
             answered[case.operation.label].add(response.status_code)
             assert response.status_code < 500 or response.status_code == 503, (case, response.text)
             if 400 <= response.status_code < 500 and response.headers["content-type"] == [JSON]:
@@ -174,9 +174,7 @@ def test_server_survives_arbitrary_json(site: Site, path: str, body: Any) -> Non
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )  # fmt: skip
 def test_server_survives_arbitrary_paths(site: Site, target: str) -> None:
-    with closing(
-        http.client.HTTPConnection("127.0.0.1", site.place.port, timeout=60)
-    ) as connection:
+    with closing(http.client.HTTPConnection("127.0.0.1", site.place.port)) as connection:
         connection.putrequest("GET", f"/{target}", skip_host=True)
         connection.putheader("Host", site.host)
         connection.putheader("Authorization", f"Bearer {site.token}")

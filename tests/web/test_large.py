@@ -13,7 +13,7 @@ _JOBS = 1_000_000
 @pytest.mark.timeout(600)
 def test_api_works_with_a_million_jobs_in_the_database(site: Site) -> None:
     lines = "".join(f"python train.py --seed {n}\n" for n in range(_JOBS))
-    site.lab.ok("submit", "-q", "--hold", "--file", "-", input=lines, timeout=500)
+    site.lab.ok("submit", "-q", "--hold", "--file", "-", input=lines)
     running = site.lab.submit("sleep 1000")
     site.lab.wait_until(lambda: site.lab.state(running) == "running")
 

@@ -26,7 +26,7 @@ def site(shared_site: Site) -> Site:
 
 
 def ask(address: str, port: int, path: str, **headers: str) -> int:
-    with closing(http.client.HTTPConnection(address, port, timeout=60)) as line:
+    with closing(http.client.HTTPConnection(address, port)) as line:
         line.request("GET", path, headers=headers)
         return line.getresponse().status
 
@@ -157,7 +157,7 @@ def test_users_are_distinguished_without_sock_diag(lab: Lab) -> None:
         assert ask("127.0.0.1", int(port), "/api/overview", **sent) == 200
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate()
 
 
 # -- floods ---------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_state_folder_has_one_server(site: Site) -> None:
 def test_concurrent_starts_make_one_server(lab: Lab) -> None:
     starts = [lab.popen("web", "--port", free_port()) for _ in range(3)]
     for start in starts:
-        start.communicate(timeout=60)
+        start.communicate()
     assert any(start.returncode == 0 for start in starts)
     assert living_place(str(lab.state_dir)) is not None
     lab.ok("web", "stop")
@@ -123,13 +123,13 @@ def test_server_at_another_address_answers_at_that_address_only(lab: Lab) -> Non
     assert place is not None
     secret = token.read_text().strip()
     for host, status in ((f"{address}:{place.port}", 200), (f"localhost:{place.port}", 403)):
-        line = http.client.HTTPConnection(address, place.port, timeout=30)
+        line = http.client.HTTPConnection(address, place.port)
         sent = {"Host": host, "Authorization": f"Bearer {secret}"}
         line.request("GET", "/api/overview", headers=sent)
         assert line.getresponse().status == status
         line.close()
     with pytest.raises(OSError):
-        socket.create_connection(("127.0.0.1", place.port), timeout=5)
+        socket.create_connection(("127.0.0.1", place.port))
 
 
 def test_token_file_that_others_can_read_is_refused(lab: Lab) -> None:
@@ -172,7 +172,7 @@ def test_foreground_server_ends_with_its_terminal(lab: Lab) -> None:
     assert process.stdout.readline().startswith("http://127.0.0.1:")
     assert living_pid(str(lab.state_dir)) == process.pid
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate()
     assert living_pid(str(lab.state_dir)) is None
 
 
@@ -204,7 +204,7 @@ def test_server_can_listen_on_the_other_loopback_address(lab: Lab) -> None:
     assert place is not None
     address, _, token = link.partition("#token=")
     assert address == f"http://[::1]:{place.port}/"
-    line = http.client.HTTPConnection("::1", place.port, timeout=30)
+    line = http.client.HTTPConnection("::1", place.port)
     line.request("GET", "/api/overview", headers={"Authorization": f"Bearer {token}"})
     assert line.getresponse().status == 200
     line.close()

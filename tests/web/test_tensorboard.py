@@ -33,7 +33,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int
 
 
 def ask(port: int, path: str) -> tuple[int, bytes]:
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as line:
+    with closing(http.client.HTTPConnection("127.0.0.1", port)) as line:
         line.request("GET", path)
         reply = line.getresponse()
         return reply.status, reply.read()

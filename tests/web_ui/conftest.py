@@ -49,7 +49,7 @@ def packages(node: str) -> Path:
     with _build_lock():
         if not has_packages(FRONTEND, "dependencies", "devDependencies"):
             env = node_environment(node)
-            subprocess.run(npm, cwd=FRONTEND, env=env, check=True, timeout=300)
+            subprocess.run(npm, cwd=FRONTEND, env=env, check=True)
     return FRONTEND
 
 
@@ -58,7 +58,7 @@ def bundle(node: str, packages: Path) -> Path:
     """The folder of the bundle, built if it is out of date."""
     with _build_lock():
         if not is_fresh(ROOT):
-            subprocess.run([node, "build.mjs"], cwd=packages, check=True, timeout=120)
+            subprocess.run([node, "build.mjs"], cwd=packages, check=True)
     return STATIC
 
 

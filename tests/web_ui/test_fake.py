@@ -70,7 +70,7 @@ _MODELS: dict[str, type[BaseModel]] = {
 def test_fake_server_returns_the_fields_of_the_real_one(node: str, packages: Path) -> None:
     done = subprocess.run(
         [node, "--input-type=module", "-e", _ASK],
-        cwd=Path(__file__).parent, capture_output=True, text=True, timeout=60,
+        cwd=Path(__file__).parent, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     responses: dict[str, Any] = json.loads(done.stdout)

@@ -63,7 +63,7 @@ def _in_browser(node: str, packages: Path, **inputs: list[Any] | None) -> dict[s
     """The results of functions for each input, and the values of constants (None)."""
     done = subprocess.run(
         [node, "--input-type=module", "-e", _RUN],
-        cwd=packages, input=json.dumps(inputs), capture_output=True, text=True, timeout=60,
+        cwd=packages, input=json.dumps(inputs), capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
