@@ -24,8 +24,6 @@ from tests.lab import Lab, wait_until
 
 NewRayLab = Callable[..., RayLab]
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def cluster(_shared_ray: RayCluster) -> Iterator[RayCluster]:

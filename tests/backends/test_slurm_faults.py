@@ -370,7 +370,6 @@ def test_drained_nodes_finish_their_jobs_and_take_no_others(slurm_lab: SlurmLab)
     slurm_lab.wait_for(second, "done")
 
 
-@pytest.mark.slow
 def test_processes_on_a_node_that_slurm_lost_are_stopped_before_they_run_twice(
     new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
 ) -> None:
@@ -500,7 +499,6 @@ def test_folder_that_nodes_do_not_see_is_named(
 # -- other kinds of clusters ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_preempted_job_runs_again_if_it_is_restartable(
     new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
 ) -> None:
@@ -528,7 +526,6 @@ def test_preempted_job_runs_again_if_it_is_restartable(
     assert [one["cause"] for one in lab.job(again)["history"]] == ["preempted", "exit"]
 
 
-@pytest.mark.slow
 def test_accounting_tells_how_an_allocation_ended_that_the_listing_has_forgotten(
     new_slurm: Callable[..., SlurmCluster], new_slurm_lab: NewLab
 ) -> None:

@@ -24,7 +24,6 @@ def swept(new_lab: Callable[..., Lab]) -> Lab:
     return lab
 
 
-@pytest.mark.slow
 def test_report_has_results_and_commands_that_work(swept: Lab) -> None:
     text = swept.ok("report", "lrs")
     assert text.startswith("# Sweep `lrs`\n\n**finished**, 4 trials, 2 done, 2 failed\n")
@@ -47,7 +46,6 @@ def test_report_has_results_and_commands_that_work(swept: Lab) -> None:
     assert "Over lr: loss of trials that are equal in seed." in grouped
 
 
-@pytest.mark.slow
 def test_files_are_replaced_only_with_consent_and_mistakes_have_a_hint(
     swept: Lab, tmp_path: Path
 ) -> None:

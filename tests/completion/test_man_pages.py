@@ -10,8 +10,6 @@ import venv
 from importlib.util import find_spec
 from pathlib import Path
 
-import pytest
-
 from stoker.cli.main import ALIASES, VERBS, load
 from stoker.cli.man_pages import man_pages
 from stoker.core.formats.command_line import all_options
@@ -52,7 +50,6 @@ def test_page_of_stoker_lists_all_commands() -> None:
     assert all(rf"\fBstoker\-{name}\fR(1)" in text for name in VERBS)
 
 
-@pytest.mark.slow
 def test_wheel_installs_pages_that_man_finds_through_the_path(tmp_path: Path) -> None:
     has_shell("man")
     source = tmp_path / "source"

@@ -5,14 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable
 
-import pytest
-
 from tests.cli.helpers import Terminal
 from tests.docs import pages
 from tests.lab import Lab
 
 
-@pytest.mark.slow
 def test_commands_of_the_page_work_at_a_terminal(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1)
     typed = [shlex.split(command.text)[1:] for command in pages.commands("interactive.md")]

@@ -58,7 +58,6 @@ def test_srun_starts_a_task_on_each_node(slurm: SlurmCluster) -> None:
     assert sorted(slurm.output(job).splitlines()) == ["0 n1 0,1,2", "1 n2 0,1,2"]
 
 
-@pytest.mark.slow
 def test_finished_slurm_job_leaves_the_listing_after_the_minimum_age(new_slurm: NewSlurm) -> None:
     slurm = new_slurm(MinJobAge=2)
     job = slurm.submit("true")
@@ -75,7 +74,6 @@ def test_slurm_limits_are_options_of_the_cluster(new_slurm: NewSlurm) -> None:
     wait_until(lambda: slurm.run("squeue", "-h", "-j", job, "-o", "%r") == "PartitionTimeLimit\n")
 
 
-@pytest.mark.slow
 def test_node_without_slurmd_goes_down_while_its_job_continues(slurm: SlurmCluster) -> None:
     gate = Gate(slurm.folder / "work")
     job = slurm.submit(f"{gate.wait}; touch {slurm.folder}/work/done", "-w", "n1", "--no-requeue")
@@ -104,7 +102,6 @@ def test_slurm_node_that_loses_power_takes_its_processes_with_it(slurm: SlurmClu
     assert slurm.host("n3").processes()
 
 
-@pytest.mark.slow
 def test_restarted_slurm_controller_keeps_the_queue(slurm: SlurmCluster) -> None:
     gate = Gate(slurm.folder / "work")
     running = slurm.submit(gate.wait)
@@ -155,7 +152,6 @@ def test_two_slurm_clusters_do_not_see_each_other(new_slurm: NewSlurm) -> None:
     assert set(second.node_states()) == {"n1"}
 
 
-@pytest.mark.slow
 def test_slurm_accounting_keeps_exit_codes_and_enforces_limits(new_slurm: NewSlurm) -> None:
     if not has_accounting():
         pytest.skip("needs slurmdbd and MariaDB")
@@ -226,7 +222,6 @@ print(json.dumps([node["NodeManagerAddress"] for node in ray.nodes() if node["Al
 """
 
 
-@pytest.mark.slow
 def test_ray_actors_see_the_gpus_of_their_nodes(ray: RayCluster) -> None:
     found = json.loads(ray.run_python(_GPUS).splitlines()[0])
     assert found == [[f"ray{node}", "0,1,2,3"] for node in range(3)]
@@ -238,7 +233,6 @@ def addresses(ray: RayCluster) -> list[str]:
     return found
 
 
-@pytest.mark.slow
 def test_killed_ray_node_disappears_with_its_processes(ray: RayCluster) -> None:
     node = ray.add_node()
     assert ray.node_address(node) in addresses(ray)
@@ -248,7 +242,6 @@ def test_killed_ray_node_disappears_with_its_processes(ray: RayCluster) -> None:
     wait_until(lambda: ray.node_address(node) not in addresses(ray), "the node to go")
 
 
-@pytest.mark.slow
 def test_ray_refuses_a_client_without_the_token(ray: RayCluster) -> None:
     env = ray.client_environment() | {"RAY_AUTH_TOKEN": "0" * 32}
     words = [sys.executable, "-c", _ALIVE]

@@ -7,8 +7,6 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.engines.fake_slurm import FakeSlurm, errors
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import is_alive
@@ -86,7 +84,6 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.slow
 def test_real_slurm_prints_the_errors_of_the_fake(new_slurm: Callable[..., SlurmCluster]) -> None:
     slurm = new_slurm()
     is_exact = " 22.05." in slurm.run("sinfo", "--version")

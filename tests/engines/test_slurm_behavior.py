@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate
 from tests.lab import wait_until
@@ -69,7 +67,6 @@ def test_signal_reaches_the_batch_process_only_with_batch_or_full(slurm: SlurmCl
     assert slurm.output(job, 4) == "ready\nSIGUSR2\n"
 
 
-@pytest.mark.slow
 def test_requeued_job_counts_restarts_and_truncates_its_output(
     new_slurm: Callable[..., SlurmCluster],
 ) -> None:
@@ -86,7 +83,6 @@ def test_requeued_job_counts_restarts_and_truncates_its_output(
     assert slurm.output(lost) == "restart 1\n"
 
 
-@pytest.mark.slow
 def test_failed_rank_fails_srun_only_after_the_others_unless_told(slurm: SlurmCluster) -> None:
     script = "srun {} sh -c '[ $SLURM_PROCID = 0 ] || exit 7; {}'; echo result $?"
     two = "--nodes=2", "--ntasks-per-node=1"

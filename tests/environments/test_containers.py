@@ -75,7 +75,6 @@ def test_container_is_removed_if_its_client_is_killed(lab: Lab, docker: FakeDock
     assert (lab.job(job)["signal"], docker.running) == (signal.SIGKILL, [])
 
 
-@pytest.mark.slow
 def test_container_is_removed_after_all_of_stoker_was_killed(lab: Lab, docker: FakeDocker) -> None:
     job = start(lab, IGNORES)
     pids = [lab.daemon_pid(), lab.runner_pid(), lab.job(job)["pid"]]

@@ -129,7 +129,6 @@ def test_job_file_may_be_a_fifo(lab: Lab) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 @pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="the kernel has no FUSE")
-@pytest.mark.slow
 def test_file_system_that_hangs_blocks_only_the_jobs_on_it(
     new_lab: Callable[..., Lab],
 ) -> None:

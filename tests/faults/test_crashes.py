@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from stoker.supervisor import job_processes, kill_processes, locks
 from tests.faults.execution_log import ExecutionLog, finish_everything
 from tests.lab import Lab
@@ -236,7 +234,6 @@ def test_suspended_job_can_be_cancelled(lab: Lab) -> None:
     assert lab.wait(job) == 128 + signal.SIGTERM
 
 
-@pytest.mark.slow
 def test_three_hundred_jobs_survive_random_kills(new_lab: Callable[..., Lab]) -> None:
     """Row 10: the daemon dies again and again at random instants while 300 jobs run."""
     lab = new_lab(devices=4)

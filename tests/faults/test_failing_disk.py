@@ -134,7 +134,6 @@ def test_journal_record_that_failed_can_be_repeated(tmp_path: Path) -> None:
 @needs_mount
 @pytest.mark.skipif(not shutil.which("mkfs.ext4"), reason="mkfs.ext4 is not installed")
 @pytest.mark.skipif(not os.path.exists("/sys/fs/ext4"), reason="the kernel has no ext4")
-@pytest.mark.slow
 def test_daemon_and_runner_survive_a_read_only_disk_and_keep_supervising(
     new_lab: Callable[..., Lab],
 ) -> None:
@@ -142,7 +141,6 @@ def test_daemon_and_runner_survive_a_read_only_disk_and_keep_supervising(
 
 
 @needs_mount
-@pytest.mark.slow
 def test_runner_that_cannot_start_is_retried_with_a_backoff(new_lab: Callable[..., Lab]) -> None:
     in_namespace(new_lab(), "no_inodes.py")
 

@@ -34,7 +34,6 @@ def stop(lab: Lab) -> Path:
     return path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_running_jobs_continue_and_finished_jobs_stay_finished_after_a_repair(
     lab: Lab, way: Damage

@@ -60,7 +60,6 @@ def test_running_jobs_continue_while_the_driver_is_broken(host: GpuHost, gpu_lab
     assert gpu_lab.wait(waits) == 0
 
 
-@pytest.mark.slow
 def test_driver_that_hangs_does_not_block_cpu_jobs(host: GpuHost, gpu_lab: GpuLab) -> None:
     waits = gpu_lab.submit("--hold", "true")
     host.fake.hang()
@@ -72,7 +71,6 @@ def test_driver_that_hangs_does_not_block_cpu_jobs(host: GpuHost, gpu_lab: GpuLa
     assert gpu_lab.wait(waits) == 0
 
 
-@pytest.mark.slow
 def test_driver_that_starts_to_hang_is_detected_and_used_again_later(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:

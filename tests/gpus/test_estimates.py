@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, allocate
 
@@ -90,7 +88,6 @@ def test_waiting_jobs_with_automatic_memory_use_the_estimate_of_the_first_job(
     assert gpu_lab.wait(*jobs) == 0
 
 
-@pytest.mark.slow
 def test_attempt_with_more_memory_raises_the_estimate(host: GpuHost, gpu_lab: GpuLab) -> None:
     _run(gpu_lab, host, _script(gpu_lab), 1)
     _run(gpu_lab, host, _script(gpu_lab, 40 * GIB), 2, "-M", "50G")

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 
-import pytest
-
 from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, hold_memory
 from tests.helpers import is_alive
@@ -92,7 +90,6 @@ def test_leftover_processes_of_a_gpu_job_are_killed(host: GpuHost, gpu_lab: GpuL
     assert gpu_lab.wait(gpu_lab.submit("--gpu-ids", "0", "true")) == 0
 
 
-@pytest.mark.slow
 def test_leftover_process_that_the_driver_lists_under_a_dead_pid_is_killed(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:

@@ -210,7 +210,6 @@ def test_jobs_of_another_kind_start_with_a_leader_and_are_measured_after_it(
     assert trainings.lab.wait(*trainings.jobs) == 0
 
 
-@pytest.mark.slow
 def test_claims_shrink_to_the_final_estimate(trainings: Trainings) -> None:
     first, second = trainings.submit(2)
     trainings.use(first, 8 * GIB)
@@ -223,7 +222,6 @@ def test_claims_shrink_to_the_final_estimate(trainings: Trainings) -> None:
     assert trainings.lab.wait(*trainings.jobs) == 0
 
 
-@pytest.mark.slow
 def test_follower_that_does_not_fit_returns_to_the_queue_without_a_failure(
     trainings: Trainings,
 ) -> None:

@@ -170,7 +170,6 @@ def test_job_runs_with_time_slices_where_mps_fails(mps_lab: GpuLab, mps: FakeMps
     assert mps.processes() == {}
 
 
-@pytest.mark.slow
 def test_job_runs_with_time_slices_where_mps_hangs(mps_lab: GpuLab, mps: FakeMps) -> None:
     mps.hang()
     job = mps_lab.submit("--share", "mps", "--gpu-ids", "0", "true")
@@ -184,7 +183,6 @@ def test_job_runs_with_time_slices_where_mps_hangs(mps_lab: GpuLab, mps: FakeMps
     wait_until(lambda: mps.processes() == {}, what="nothing is left")
 
 
-@pytest.mark.slow
 def test_job_runs_with_time_slices_where_no_server_starts(mps_lab: GpuLab, mps: FakeMps) -> None:
     mps.refuse_servers()
     job = mps_lab.submit("--share", "mps", "true")

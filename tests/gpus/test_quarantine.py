@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from tests.cli.helpers import refused
 from tests.fake_nvml import RESET_REQUIRED
 from tests.gpus.host import GpuHost, GpuLab
@@ -44,7 +42,6 @@ def test_lost_gpu_stays_in_quarantine_when_it_returns(host: GpuHost, gpu_lab: Gp
     assert gpu_lab.gpu(0)["state"] == "free"
 
 
-@pytest.mark.slow
 def test_lost_gpu_is_announced_to_its_job_and_to_the_default_place(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
@@ -108,7 +105,6 @@ def test_application_xid_does_not_put_the_gpu_in_quarantine(host: GpuHost, gpu_l
     _check_used(gpu_lab, 0)
 
 
-@pytest.mark.slow
 def test_new_uncorrectable_memory_errors_put_the_gpu_in_quarantine(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:

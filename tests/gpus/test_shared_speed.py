@@ -64,7 +64,6 @@ def _speeds(lab: GpuLab) -> dict[int, float]:
         connection.close()
 
 
-@pytest.mark.slow
 def test_no_job_is_added_to_a_gpu_where_two_are_as_fast_as_one(lab: GpuLab) -> None:
     first = _submit(lab, 1)
     lab.wait_until(lambda: _speeds(lab).get(1) == pytest.approx(10.0))
@@ -82,7 +81,6 @@ def test_no_job_is_added_to_a_gpu_where_two_are_as_fast_as_one(lab: GpuLab) -> N
     assert lab.wait(first, second, third) == 0
 
 
-@pytest.mark.slow
 def test_jobs_are_added_while_the_sum_of_their_speeds_grows(lab: GpuLab) -> None:
     first = _submit(lab, 1)
     lab.wait_until(lambda: 1 in _speeds(lab))

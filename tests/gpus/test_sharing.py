@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-
 from tests.fake_nvml import GIB
 from tests.gpus.host import GpuHost, GpuLab, hold_memory
 
@@ -91,7 +89,6 @@ def test_burst_of_starts_never_overcommits_a_gpu(host: GpuHost, gpu_lab: GpuLab)
     assert len(places.read_text().split()) == 20
 
 
-@pytest.mark.slow
 def test_twenty_concurrent_submits_never_overcommit_a_gpu(host: GpuHost, gpu_lab: GpuLab) -> None:
     gate = host.gate()
     clients = [

@@ -18,7 +18,6 @@ def stress(tmp_path: Path, nvml_library: Path) -> Iterator[Stress]:
     made.close()
 
 
-@pytest.mark.slow
 def test_two_daemons_and_a_run_never_overcommit_a_gpu(stress: Stress) -> None:
     assert stress.work(600) == (600, 0)
 

@@ -11,8 +11,6 @@ import pytest
 from tests.lab import Lab, wait_until
 from tests.notify.receivers import WebServer
 
-pytestmark = pytest.mark.slow
-
 
 def settle(lab: Lab, when: str = "", **places: str) -> None:
     """Write settings with these places, without pauses between messages."""

@@ -102,7 +102,6 @@ _shutdown = _cpython(f"{_PACKAGE}.test_shutdown", _PACKAGE)
 _deadlock = _cpython(f"{_PACKAGE}.test_deadlock", _PACKAGE)
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # from CPython's test helpers
 ]
 

@@ -198,7 +198,6 @@ def kernel(env: dict[str, str], folder: Path) -> Iterator[Callable[[str], Iterat
         manager.shutdown_kernel(now=True)
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("default")  # of the packages of Jupyter
 def test_notebook_shows_progress_in_the_output_of_the_cell(here: Lab) -> None:
     gate = Gate(here.folder)

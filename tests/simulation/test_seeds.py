@@ -62,13 +62,11 @@ def test_invariants_hold_on_hosts_that_count_cores_and_memory(first: int, tmp_pa
     assert counts["decisions compared"] > 100
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("first", range(10_000, 10_050, _BLOCK))
 def test_invariants_hold_in_many_more_histories(first: int, tmp_path: Path) -> None:
     _run_block(first, tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_invariants_hold_with_thousands_of_jobs(tmp_path: Path) -> None:
     assert run(20_001, str(tmp_path), jobs=2_000).jobs >= 2_000

@@ -6,14 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.lab import Lab
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
 def test_commands_shown_by_the_demo_work(lab: Lab) -> None:
     lab.env |= {"TMPDIR": str(lab.folder)}
 

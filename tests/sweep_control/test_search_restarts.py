@@ -56,7 +56,6 @@ def cmdline(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "module", ["stoker.sweep_control.sweep_driver", "stoker.sweeps.search.search_process"]
 )
@@ -86,7 +85,6 @@ def replace(path: Path, text: str) -> None:
     new.rename(path)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", ["begin:1", "ask:1", "ask:3", "tell:1", "tell:4"])
 def test_search_process_killed_at_any_request_loses_no_trial(quick: Lab, point: str) -> None:
     once = quick.folder / "once"
@@ -98,7 +96,6 @@ def test_search_process_killed_at_any_request_loses_no_trial(quick: Lab, point: 
     assert len(set(points(quick))) == 6 and shown(quick)["stopped"] is None
 
 
-@pytest.mark.slow
 def test_search_process_killed_while_it_prunes_loses_no_trial(quick: Lab) -> None:
     once = quick.folder / "once"
     once.touch()
@@ -110,7 +107,6 @@ def test_search_process_killed_while_it_prunes_loses_no_trial(quick: Lab) -> Non
     assert shown(quick)["stopped"] is None
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)  # the pause doubles with each failure
 def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab) -> None:
     broken = quick.folder / "optuna"
@@ -128,7 +124,6 @@ def test_repeatedly_failing_search_pauses_with_a_reason_and_recovers(quick: Lab)
     quick.wait_until(lambda: shown(quick)["paused"] is None)
 
 
-@pytest.mark.slow
 def test_repeatedly_dying_driver_is_shown_as_paused(quick: Lab) -> None:
     quick.env |= {"STOKER_FAILPOINT": "driver.after_ask"}
     quick.ok("sweep", "-n", "s", "-N", "4", *SEARCH, *COMMAND)

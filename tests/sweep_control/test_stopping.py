@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.lab import Lab
 from tests.sweep_control.test_sweep import sweep, trials
 
@@ -28,7 +26,6 @@ def test_trials_of_a_stopped_sweep_show_the_reason(lab: Lab) -> None:
         assert "no exit record" not in lab.ok("show", str(job))
 
 
-@pytest.mark.slow
 def test_trial_that_ignores_the_stop_request_is_killed_after_kill_after(lab: Lab) -> None:
     made = sweep(lab, "-n", "s", IGNORES_STOP, "--early-stop",
                  "median,min_trials=2,after_step=1,kill_after=0", *EARLY)  # fmt: skip
@@ -39,7 +36,6 @@ def test_trial_that_ignores_the_stop_request_is_killed_after_kill_after(lab: Lab
     assert json.loads(lab.ok("sweep", "resume", "s", "--json"))["jobs"] == []
 
 
-@pytest.mark.slow
 def test_trial_that_ignores_the_stop_request_causes_a_warning(lab: Lab) -> None:
     output = lab.run("sweep", "-n", "s", IGNORES_STOP, "--early-stop",
                    "median,min_trials=2,after_step=1", *EARLY).stderr  # fmt: skip

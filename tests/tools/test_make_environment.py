@@ -33,7 +33,6 @@ def test_python_without_ensurepip_leaves_nothing_and_names_one_command(tmp_path:
     assert not folder.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("made", ["by venv", "by this script"])
 def test_half_made_environment_is_made_again(tmp_path: Path, made: str) -> None:
     folder = tmp_path / ".venv"

@@ -16,8 +16,6 @@ from stoker.top.app import TopApp
 from stoker.top.display import Display
 from tests.lab import HANG_SECONDS, Lab
 
-pytestmark = pytest.mark.slow
-
 
 class Screen:
     """The running program and what it shows."""

@@ -254,7 +254,6 @@ def _used(folder: Path) -> int:
     return int((pages - spare) * page)
 
 
-@pytest.mark.slow
 def test_six_hours_of_eight_gpus_with_jobs_take_less_than_5_mb(
     tmp_path: Path, writer: TraceWriter
 ) -> None:
@@ -262,7 +261,6 @@ def test_six_hours_of_eight_gpus_with_jobs_take_less_than_5_mb(
     assert size(tmp_path) < 5 << 20
 
 
-@pytest.mark.slow
 def test_forty_days_of_eight_gpus_stay_small(tmp_path: Path, writer: TraceWriter) -> None:
     host, sizes = SimulatedHost(8), []
     for day in range(40):
@@ -273,7 +271,6 @@ def test_forty_days_of_eight_gpus_stay_small(tmp_path: Path, writer: TraceWriter
     assert kept(tmp_path, SimulatedHost.uuid(0))[0][0] > (T0 + 9 * DAY) * TICKS_PER_SECOND
 
 
-@pytest.mark.slow
 def test_file_stays_below_its_limit_and_keeps_the_newest_readings(
     tmp_path: Path, new_writer: NewWriter
 ) -> None:
@@ -286,7 +283,6 @@ def test_file_stays_below_its_limit_and_keeps_the_newest_readings(
     assert len(found) > 100
 
 
-@pytest.mark.slow
 def test_cost_of_a_tick_does_not_grow_with_history(writer: TraceWriter) -> None:
     """Counts instructions of SQLite's virtual machine in ticks that pack and expire nothing."""
     host, costs = SimulatedHost(40), []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.web.site import Site
 
 
@@ -121,7 +119,6 @@ def test_daemon_is_started_drained_and_resumed(site: Site) -> None:
     lab.wait(job)
 
 
-@pytest.mark.slow
 def test_sweep_from_a_form_has_results_and_curves(site: Site) -> None:
     lab = site.lab
     script = lab.folder / "train.sh"

@@ -320,7 +320,6 @@ def test_large_header_is_refused(site: Site) -> None:
         assert line.recv(12) in (b"HTTP/1.1 400", b"HTTP/1.1 431")
 
 
-@pytest.mark.slow
 def test_connection_without_a_header_is_closed(site: Site) -> None:
     with closing(socket.create_connection(("127.0.0.1", site.place.port))) as line:
         line.sendall(b"GET / HTTP/1.1\r\nHost:")

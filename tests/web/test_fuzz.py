@@ -52,7 +52,6 @@ def operations(site: Site) -> list[Any]:
     return sorted(found, key=lambda op: (op.method.upper() != "GET", op.method.upper()))
 
 
-@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_server_survives_generated_requests_that_match_its_schema(site: Site) -> None:
     answered: dict[str, set[int]] = defaultdict(set)
@@ -149,7 +148,6 @@ _KEYS = (
 )
 
 
-@pytest.mark.slow
 @given(
     path=st.sampled_from(_PATHS),
     body=_JSON | st.fixed_dictionaries({}, optional=dict.fromkeys(_KEYS.split(), _JSON)),
@@ -167,7 +165,6 @@ def test_server_survives_arbitrary_json(site: Site, path: str, body: Any) -> Non
     assert reply.status < 500, (path, body, reply)
 
 
-@pytest.mark.slow
 @given(target=st.text(st.characters(min_codepoint=33, max_codepoint=126), max_size=60))
 @settings(
     max_examples=200, deadline=None, derandomize=True, database=None,

@@ -9,7 +9,6 @@ from tests.web.site import Site
 _JOBS = 1_000_000
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_api_works_with_a_million_jobs_in_the_database(site: Site) -> None:
     lines = "".join(f"python train.py --seed {n}\n" for n in range(_JOBS))

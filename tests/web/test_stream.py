@@ -137,7 +137,6 @@ def test_change_through_the_api_is_pushed_without_a_daemon(site: Site) -> None:
         events.until(changed_job(job, "cancelled"))
 
 
-@pytest.mark.slow
 def test_client_that_does_not_read_is_dropped_and_others_go_on(site: Site) -> None:
     lab = site.lab
     event = site.overview()["event_id"]

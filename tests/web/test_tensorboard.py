@@ -39,14 +39,12 @@ def ask(port: int, path: str) -> tuple[int, bytes]:
         return reply.status, reply.read()
 
 
-@pytest.mark.slow
 def test_tensorboard_shows_the_event_files(address: tuple[str, int]) -> None:
     path, port = address
     assert b"<!doctype html>" in ask(port, path)[1].lower()
     wait_until(lambda: b"loss" in ask(port, f"{path}data/plugin/scalars/tags")[1])
 
 
-@pytest.mark.slow
 def test_tensorboard_answers_only_addresses_with_the_secret(address: tuple[str, int]) -> None:
     path, port = address
     assert len(path) > 30
@@ -54,7 +52,6 @@ def test_tensorboard_answers_only_addresses_with_the_secret(address: tuple[str, 
         assert ask(port, wrong)[0] == 404, wrong
 
 
-@pytest.mark.slow
 def test_other_user_cannot_use_tensorboard(address: tuple[str, int]) -> None:
     path, port = address
 

@@ -10,12 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from hatch_build import is_fresh, source_hash
 from tests.web_ui.conftest import FRONTEND, ROOT
 
-pytestmark = pytest.mark.slow
 BUDGET = 140_000
 
 

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
 from pydantic import BaseModel
 
 from stoker.web import artifact_models, curve_models, models, table_models, timeline_models
@@ -66,7 +65,6 @@ _MODELS: dict[str, type[BaseModel]] = {
 }
 
 
-@pytest.mark.slow
 def test_fake_server_returns_the_fields_of_the_real_one(node: str, packages: Path) -> None:
     done = subprocess.run(
         [node, "--input-type=module", "-e", _ASK],

@@ -8,8 +8,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stoker.client.job_options import JOB_OPTIONS, read_options
 from stoker.core import states
 from stoker.core.formats.durations import format_duration, parse_duration
@@ -17,8 +15,6 @@ from stoker.core.formats.log_lines import visible
 from stoker.core.formats.sizes import format_size, parse_size
 from stoker.core.model import Request
 from stoker.results.export import short
-
-pytestmark = pytest.mark.slow
 
 # Options without an input; the API accepts all but `env_file`.
 _NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "no_bind", "no_snapshot", "stdout",

@@ -11,12 +11,10 @@ from tests.web_ui.conftest import Scenario
 _ALL = sorted(file.stem for file in (Path(__file__).parent / "scenarios").glob("*.mjs"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in _ALL if not name.startswith("real")])
 def test_scenario_passes_in_a_browser(scenario: Scenario, name: str) -> None:
     scenario(name)
 
 
-@pytest.mark.slow
 def test_every_screen_works_in_firefox(scenario: Scenario) -> None:
     scenario("all_screens", BROWSER="firefox")

@@ -15,7 +15,6 @@ from tests.web.conftest import free_port
 from tests.web_ui.conftest import Scenario
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["real_server", "real_log"])
 def test_scenario_passes_with_the_real_server(
     scenario: Scenario, new_lab: Callable[..., Lab], name: str
@@ -23,7 +22,6 @@ def test_scenario_passes_with_the_real_server(
     _run(scenario, new_lab(devices=2), name)
 
 
-@pytest.mark.slow
 def test_curves_of_a_finished_sweep_are_drawn_and_compared(
     scenario: Scenario, new_lab: Callable[..., Lab]
 ) -> None:
@@ -33,7 +31,6 @@ def test_curves_of_a_finished_sweep_are_drawn_and_compared(
     _run(scenario, lab, "real_curves")
 
 
-@pytest.mark.slow
 def test_jobs_and_nodes_of_backends_are_shown(
     scenario: Scenario, new_lab: Callable[..., Lab]
 ) -> None:
@@ -49,7 +46,6 @@ def test_jobs_and_nodes_of_backends_are_shown(
     _run(scenario, lab, "real_backends")
 
 
-@pytest.mark.slow
 def test_tables_are_filtered_and_exported_by_the_real_server(
     scenario: Scenario, new_lab: Callable[..., Lab]
 ) -> None:
