@@ -141,3 +141,9 @@ def test_output_folder_that_cannot_be_created_fails_the_job_before_its_start(lab
     assert found["state"] == "failed"
     assert "cannot create the folder" in found["result"]
     assert not (lab.folder / "ran").exists()
+
+
+def test_table_of_jobs_has_array_and_index(lab: Lab) -> None:
+    lab.ok("submit", "--hold", "--array", "4,7", "true")
+    lines = lab.ok("ls", "--columns", "id,array,index", "--where", "index == 7").splitlines()
+    assert [line.split() for line in lines][1] == ["2", "1", "7"]

@@ -212,3 +212,11 @@ def test_log_of_a_foreground_job_that_could_not_start_says_why(lab: Lab) -> None
     assert (lab.folder / "logs" / "1.log").read_text() == (
         "stoker: no-such-program: command not found\n"
     )
+
+
+def test_name_used_twice_means_the_newest_job(lab: Lab) -> None:
+    for word in ("old", "new"):
+        lab.wait(lab.submit("-n", "train", "echo", word))
+    done = lab.run("log", "train")
+    assert (done.returncode, done.stdout) == (0, "new\n")
+    assert done.stderr == "2 jobs match `train`; this is the newest, job 2\n"

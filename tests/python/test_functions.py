@@ -373,3 +373,14 @@ def test_refused_call_leaves_no_files(here: Lab) -> None:
 def test_function_job_imports_few_modules(here: Lab) -> None:
     loaded = submit(job_functions.modules).result()
     assert not {"asyncio", "sqlite3", "concurrent.futures", "cloudpickle", "pytest"} & set(loaded)
+
+
+def test_function_job_is_shown_as_its_call(here: Lab) -> None:
+    made = job(job_functions.add, hold=True).submit(1, b=3)
+    hidden = job(str.upper, hold=True).submit("secret")
+    listed = here.ok("ls")
+    assert "tests.python.job_functions.add(1, b=3)\n" in listed
+    assert "str.upper(...)\n" in listed and "secret" not in listed
+    assert "stoker.functions.call" not in listed + here.ok("show", str(made.id)) + here.ok()
+    assert made.release() and hidden.release()
+    assert (made.result(), hidden.result()) == (4, "SECRET")

@@ -1,8 +1,9 @@
 """The process of a function job: `python -P -m stoker.functions.call LABEL FOLDER SHA256 SLICES`.
 
-Loads the call, executes it, and writes the result beside it. LABEL is the name of the function for
-display, and gives each function its own command profile. SLICES are the parts of the file that make
-up this call: `0+512,8192+90` is 512 bytes from the start and 90 bytes from offset 8192.
+Loads the call, executes it, and writes the result beside it. LABEL is the name of the function, or
+its call (`train(0.1, seed=3)`), for display, and gives each function its own command profile.
+SLICES are the parts of the file that make up this call: `0+512,8192+90` is 512 bytes from the start
+and 90 bytes from offset 8192.
 
 Exit codes: 0 for a value, 1 for an exception (its traceback is in the log), 75 for
 `stoker.requeue()`, or the argument of `sys.exit`.
@@ -38,7 +39,8 @@ def folder_of(argv: tuple[str, ...]) -> str | None:
 
 
 def main(argv: list[str]) -> int:
-    label, folder, sha256, parts = argv
+    text, folder, sha256, parts = argv
+    label = text.partition("(")[0]
     job, attempt = _number("STOKER_JOB_ID"), _number("STOKER_ATTEMPT")
     sys.argv = [label]
     handle_warning_signal()

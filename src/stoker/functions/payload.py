@@ -24,6 +24,8 @@ from stoker.errors import UsageError
 from stoker.functions import unpickling
 from stoker.functions.import_paths import extend_path, own_path
 
+_MAX_CALL_TEXT = 100
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
@@ -50,6 +52,21 @@ def label(function: AnyCallable) -> str:
     name = getattr(function, "__qualname__", None) or type(function).__qualname__
     module = getattr(function, "__module__", None)
     return str(name) if module in (None, "__main__", "builtins") else f"{module}.{name}"
+
+
+def call_text(name: str, args: Sequence[object], kwargs: Mapping[str, object]) -> str:
+    """A call for display: `train(0.1, seed=3)`.
+
+    It is in the command line of the job, which other users can see, so only numbers are shown.
+    """
+    shown = [_number_text(value) for value in args]
+    shown += [f"{key}={_number_text(value)}" for key, value in kwargs.items()]
+    text = ", ".join(shown)
+    return f"{name}({text if len(text) <= _MAX_CALL_TEXT else '...'})"
+
+
+def _number_text(value: object) -> str:
+    return repr(value) if value is None or type(value) in (bool, int, float) else "..."
 
 
 # -- packing -----------------------------------------------------------------------------------

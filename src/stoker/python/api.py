@@ -367,7 +367,7 @@ class Queue:
         import hashlib
 
         from stoker.functions import call, payload_files
-        from stoker.functions.payload import Packer
+        from stoker.functions.payload import Packer, call_text
         from stoker.python.function_interpreter import python_for
 
         if not isinstance(function, JobFunction):
@@ -406,12 +406,13 @@ class Queue:
             raise
         shared = hashlib.sha256(packer.shared)
         specs, offset = [], len(packer.shared)
-        for piece in pieces[1:]:
+        for piece, (args, kwargs) in zip(pieces[1:], calls, strict=True):
             digest = shared.copy()
             digest.update(piece)
             slices = [(0, len(packer.shared)), (offset, len(piece))]
             offset += len(piece)
-            words = call.words(python, packer.label, folder, digest.hexdigest(), slices)
+            text = call_text(packer.label, args, kwargs)
+            words = call.words(python, text, folder, digest.hexdigest(), slices)
             specs.append(spec._replace(argv=words, shell=False))
         return self._add(specs, folder)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stoker.client.job_options import BY_KEY
 from stoker.client.spec_options import options_of_spec
-from stoker.core.formats.shell_words import display, quote
+from stoker.core.formats.shell_words import quote
 from stoker.core.model import JobSpec
 from stoker.core.snapshot_context import original_folder
 from stoker.sweeps.spec import SweepSpec
@@ -43,11 +43,10 @@ def command_text(name: str, given: SweepSpec, base: JobSpec) -> str | None:
     words += [quote(f"{axis_key(axis)}={axis_text(axis)}") for axis in given.space.grids[0]]
     words += [quote(f"{key}={value_text(value)}") for key, value in given.space.constants]
     template = given.template
-    command = display(template.words, template.shell)
     if template.shell:
-        words.insert(2, quote(command))
+        words.insert(2, quote(template.words[0]))
     else:
-        words += ["--", command]
+        words += ["--", *map(quote, template.words)]
     return f"cd {quote(original_folder(base.context))} && {' '.join(words)}"
 
 

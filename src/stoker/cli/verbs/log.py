@@ -14,6 +14,7 @@ from stoker.client.queue import Queue
 from stoker.core.formats.byte_text import to_text
 from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.core.formats.log_rendering import LogView
+from stoker.core.formats.selectors import parse_selector
 from stoker.core.states import FINAL
 from stoker.errors import NotFound, UsageError
 from stoker.store import job_queries
@@ -69,6 +70,9 @@ def run(parsed: Parsed) -> int:
 
 def _selected(queue: Queue, words: list[str]) -> int:
     ids = queue.select(words or ["@"])
+    if len(ids) > 1 and len(words) == 1 and parse_selector(words[0]).name is not None:
+        notice(f"{len(ids)} jobs match `{words[0]}`; this is the newest, job {ids[-1]}")
+        return ids[-1]
     if len(ids) != 1:
         raise UsageError(
             f"`stoker log` shows one job, but {len(ids)} are selected", "example: stoker log 7"

@@ -63,7 +63,10 @@ def is_interactive(argv: tuple[str, ...]) -> bool:
 
 
 def display(argv: tuple[str, ...], shell: bool) -> str:
-    """Return the command as a user would type it."""
+    """Return the command as a user would type it, and a Python function as its call."""
+    if not shell and len(argv) == 8 and argv[3] == CALL_MODULE:
+        call = argv[4].partition("@")[0]
+        return call if "(" in call else f"{call}(...)"
     if not shell and is_interactive(argv):
         argv = argv[argv.index("--") + 1 :]
     return argv[0] if shell else " ".join(quote(word) for word in argv)
