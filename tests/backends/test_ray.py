@@ -404,7 +404,7 @@ def test_outputs_of_trials_return_without_shared_files(unshared_lab: RayLab) -> 
     cwd = lab.folder / "empty"
     cwd.mkdir()
     lab.ok("sweep", "-q", "-n", "trials", "--on", BACKEND, command, "x=1,2", cwd=cwd)
-    assert lab.wait() == 0
+    lab.ok("wait", "-q", "sweep:trials")
     check_trial_files(lab, "trials")
 
 

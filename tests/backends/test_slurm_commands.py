@@ -366,7 +366,9 @@ def test_limits_are_those_of_the_cluster_and_of_the_backend(
 
 def test_output_of_a_worker_is_its_last_line(tmp_path: Path) -> None:
     backend = SlurmBackend("lab", {})
-    assert "it wrote nothing into" in backend.worker_output(str(tmp_path), 3)
+    assert f"it wrote nothing into {tmp_path}" in backend.worker_output(str(tmp_path), 3)
+    (tmp_path / "slurm-3.out").touch()
+    assert backend.worker_output(str(tmp_path), 3) == ""
     (tmp_path / "slurm-3.out").write_bytes(b"first\nModuleNotFoundError: \xff\n\n")
     assert (
         backend.worker_output(str(tmp_path), 3) == "ModuleNotFoundError: \N{REPLACEMENT CHARACTER}"

@@ -112,6 +112,6 @@ class Backend(Protocol):
         """End allocations. Allocations that have ended are ignored."""
 
     def worker_output(self, folder: str, task: int) -> str:
-        """The last line that the worker of a task of this batch printed; empty if there is none."""
+        """The last line that the worker of a task of this batch printed, or why there is none."""
 
     def close(self) -> None: ...
