@@ -45,7 +45,7 @@ from stoker.settings import (
     prepare_state_dir,
 )
 from stoker.store import attempts, meta, named_devices
-from stoker.store.checkpoints import Checkpoints
+from stoker.store.checkpoints import Checkpoints, checkpoint
 from stoker.store.database import FILE_NAME, open_database
 from stoker.store.device_settings import load_devices
 from stoker.store.upgrades import migration_lock
@@ -265,7 +265,7 @@ class Daemon(EventListener):
         self._note(f"`{self._log_path}` was deleted or replaced; the daemon starts again")
         if not size:  # no client has written yet: save what only the deleted log has
             with suppress(sqlite3.Error):
-                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                checkpoint(self._db)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _check_decisions(self) -> None:

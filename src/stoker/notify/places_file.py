@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 
+from stoker.client.settings_file import parse_tables, read_text, replace_file
 from stoker.core.notify.notify_settings import unknown_place
 from stoker.core.notify.rules import DESKTOP, is_place_name
 from stoker.errors import Conflict, NoPermission, NotFound, UsageError
 from stoker.notify.place_kinds import is_secret, kind_of
 from stoker.settings import settings_path
-from stoker.settings_file import parse_tables, read_text, replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

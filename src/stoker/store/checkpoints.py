@@ -17,6 +17,11 @@ from stoker.store.database import Database, open_database
 _INTERVAL_SECONDS = 0.5
 
 
+def checkpoint(db: Database) -> None:
+    """Copy the write-ahead log into the database file, as far as no reader needs it."""
+    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
 class Checkpoints:
     def __init__(self, folder: str) -> None:
         self._folder = folder
@@ -46,7 +51,7 @@ class Checkpoints:
                 try:
                     if db is None:
                         db = open_database(self._folder, timeout=1.0)
-                    db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+                    checkpoint(db)
                     if not snapshots.seconds_left():
                         snapshots.take(db)
                         has_changed = False

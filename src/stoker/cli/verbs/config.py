@@ -6,6 +6,13 @@ import os
 import sys
 
 from stoker.cli.output import notice, print_change, print_json, table
+from stoker.client.settings_file import (
+    literal_of,
+    parse_tables,
+    read_text,
+    replace_file,
+    with_value,
+)
 from stoker.core.formats.command_line import Parsed, Verb
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.sizes import format_size
@@ -22,7 +29,6 @@ from stoker.settings import (
     settings_path,
     unknown_setting,
 )
-from stoker.settings_file import literal_of, parse_tables, read_text, replace_file, with_value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
