@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -203,3 +205,33 @@ def test_metric_of_a_sweep_is_a_column_before_the_first_report(lab: Lab) -> None
     assert rows[0]["acc"] is None
     assert "no trial has reported `acc`" in lab.run("plot", "s").stderr
     assert json.loads(lab.ok("sweep", "show", "s", "--json"))["best"] is None
+
+
+def test_sweep_is_preferred_to_a_folder_of_the_same_name(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "--hold", "--gpus", "0", "echo {x}", "x=1,2")
+    folder = lab.folder / "s"
+    folder.mkdir()
+    with closing(sqlite3.connect(folder / "queue.db")) as foreign:
+        foreign.execute("CREATE TABLE mine (x)")
+    before = (folder / "queue.db").read_bytes()
+    assert len(json.loads(lab.ok("results", "s", "--json"))["rows"]) == 2
+    done = lab.run("results", "./s")
+    assert done.returncode != 0 and "has schema 0" in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["queue.db"]
+    assert (folder / "queue.db").read_bytes() == before
+
+
+def test_hints_name_the_column_or_the_quotes(lab: Lab) -> None:
+    lab.ok("sweep", "-n", "s", "--hold", "--gpus", "0", "echo {x}", "x=1,2")
+    assert "did you mean `job`?" in lab.run("results", "s", "--columns", "id").stderr
+    for words in (("results", "s"), ("ls",)):
+        done = lab.run(*words, "--where", "state == done")
+        assert "hint: text needs quotes: state == 'done'" in done.stderr
+
+
+def test_text_that_looks_like_a_range_gets_a_note(lab: Lab) -> None:
+    for text in ("0-4", "0..4", "0:4"):
+        done = lab.run("sweep", "--dry-run", "echo {s}", f"s={text}")
+        assert f"note: `s={text}` is one text; for integers, write 's=int(0,4)'" in done.stderr
+    assert len(lab.ok("sweep", "--dry-run", "echo {s}", "s=int(0,4)").splitlines()) == 5
+    assert "note" not in lab.run("sweep", "--dry-run", "echo {s}", "s=0-4,5-9").stderr

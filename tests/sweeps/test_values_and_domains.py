@@ -142,7 +142,7 @@ def test_invalid_value_syntax_is_refused_with_a_hint(spec: str, hint: str | None
         ("suggest_categorical(a,b)", "choice"), ("arange(5)", "range"), ("intreval(0,1)", "inter"),
         ("Uniform(0,1)", "interval"), ("LogUniform(1e-5,1)", "log"), ("choices(a,b)", "choice"),
         ("tune.uniform(0,1)", "interval"), ("hp.loguniform(1,2)", "log"), ("log10(1,2)", "log"),
-        ("np.linspace(0,1,5)", "range"),
+        ("np.linspace(0,1,5)", "linspace"),
     ],
 )  # fmt: skip
 def test_function_of_another_tool_gets_the_name_used_here_as_hint(written: str, meant: str) -> None:
@@ -289,3 +289,35 @@ def test_deep_list_is_refused(text: str) -> None:
 def test_number_that_python_cannot_print_is_refused() -> None:
     with pytest.raises(UsageError, match="300 digits"):
         from_data(16**9000)
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("linspace(0, 1, 5)", [0, 0.25, 0.5, 0.75, 1]),
+        ("linspace(0.1,0.3,3)", [0.1, 0.2, 0.3]),
+        ("geomspace(1e-4, 1e-1, 4)", [1e-4, 1e-3, 1e-2, 1e-1]),
+        ("geomspace(16,1,5)", [16, 8, 4, 2, 1]),
+        ("logspace(-4,-1,4)", [1e-4, 1e-3, 1e-2, 1e-1]),
+        (r"a\,b,c", ["a,b", "c"]),
+    ],
+)
+def test_spaced_values_and_escaped_commas_are_listed(text: str, values: list[object]) -> None:
+    (domain,) = parse(text, 1)
+    assert isinstance(domain, Choices)
+    assert [value.data for value in domain.values] == values
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("linspace(0,1)", "linspace(1, 3, 5)"),
+        ("linspace(0,1,1.5)", "linspace(1, 3, 5)"),
+        ("geomspace(-5,-1,5)", "logspace(-5, -1, 5)"),
+        ("logspace(1e-5,1e-1,5)", "geomspace(1e-5, 1e-1, 5)"),
+    ],
+)
+def test_wrong_spaced_values_are_refused(text: str, hint: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(text, 1)
+    assert hint in (caught.value.hint or "")

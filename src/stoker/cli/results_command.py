@@ -29,8 +29,9 @@ from stoker.results.table import (
     sort_lines,
     where,
 )
+from stoker.settings import load_settings
 from stoker.store import job_queries, sweeps
-from stoker.store.database import FILE_NAME, Database, open_database
+from stoker.store.database import FILE_NAME, Database, open_database, open_for_reading
 from stoker.store.sweep_provenance import trial_codes
 from stoker.sweeps.spec import Metric, known_goal, read_metric
 
@@ -108,9 +109,14 @@ def find_selection(words: list[str], verb: str) -> Found:
         notice(
             f"sweep {words[0]}, the newest of {len(newest)}" if newest[1:] else f"sweep {words[0]}"
         )
-    if len(words) == 1 and os.path.isfile(os.path.join(words[0], FILE_NAME)):
+    if len(words) == 1 and _is_log_folder(words[0]):
         folder = os.path.abspath(words[0])
-        db = open_database(folder)
+        # Other programs have files of this name too: nothing is written into the folder, unless
+        # Stoker is writing there.
+        db = open_for_reading(folder)
+        if os.path.exists(os.path.join(folder, f"{FILE_NAME}-wal")):
+            db.close()
+            db = open_database(folder)
         at_end(db.close)
         files = JobFiles(folder, is_run=True)
         return Found(db, files, _of_folder(db, RunSelector(db, files)))
@@ -132,6 +138,14 @@ def find_selection(words: list[str], verb: str) -> Found:
                 f"`{name}` is not a sweep, job or log folder", sweeps.near_name(queue.db, name)
             ) from None
         raise error
+
+
+def _is_log_folder(word: str) -> bool:
+    """Whether a word is a folder with the records of `stoker run`, and not a sweep of the queue."""
+    if not os.path.isfile(os.path.join(word, FILE_NAME)):
+        return False
+    has_queue = os.path.isfile(os.path.join(load_settings().state_dir, FILE_NAME))
+    return not has_queue or "/" in word or sweeps.by_name(open_queue().db, word) is None
 
 
 def _is_of_sweep(db: Database, word: str) -> bool:

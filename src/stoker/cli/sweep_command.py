@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -26,7 +27,9 @@ from stoker.store import sweeps
 from stoker.sweep_control import lifecycle
 from stoker.sweep_control.lifecycle import SAME_FAILS, Started, SweepPreview
 from stoker.sweeps import arguments, names, other_names
+from stoker.sweeps.domains import Choices
 from stoker.sweeps.files import sweep_file
+from stoker.sweeps.search_space import Axis
 from stoker.sweeps.spec import (
     ADAPTIVE,
     EARLY_STOP_OPTIONS,
@@ -106,6 +109,11 @@ def _print_notes(spec: SweepSpec, listed: int | None) -> None:
             f"note: `{printable(one)}` and `{printable(same)}` are the same value and give one "
             "trial; quote a value to make it a string"
         )
+    for axis in (axis for grid in spec.space.grids for axis in grid):
+        numbers = re.fullmatch(r"(\d+)(-|:|\.\.)(\d+)", _only_value(axis))
+        if numbers:
+            name, text, ends = axis.names[0], numbers[0], f"{numbers[1]},{numbers[3]}"
+            notice(f"note: `{name}={text}` is one text; for integers, write '{name}=int({ends})'")
     wanted, points = spec.total_trials, spec.space.size.points
     if wanted is None:
         return
@@ -113,6 +121,12 @@ def _print_notes(spec: SweepSpec, listed: int | None) -> None:
         notice(f"note: at most {points} of {wanted} trials: there are no other points")
     elif listed is not None and listed < wanted:
         notice(f"note: {listed} of {wanted} trials: there are no other points")
+
+
+def _only_value(axis: Axis) -> str:
+    """The text of a parameter with one value; empty for others."""
+    domain = axis.domains[0]
+    return domain.values[0].text if isinstance(domain, Choices) and axis.size == 1 else ""
 
 
 def _check_action(parsed: Parsed) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, Protocol, TypeVar
 
 from stoker.core.formats.expressions import HINT as EXPRESSION_HINT
-from stoker.core.formats.filter_text import FilterText
-from stoker.core.formats.suggestions import nearest
+from stoker.core.formats.filter_text import FilterText, unknown_column
 from stoker.core.metrics.report_line import is_number
 from stoker.core.record import Record
 from stoker.errors import UsageError
@@ -26,7 +25,7 @@ ENDS = ("result", "cause", "exit")  # shown only where they are chosen
 # Other names for these columns, for hints. `stoker results` shows `seconds` as TIME.
 _OTHER_NAMES = {
     "time": "seconds", "duration": "seconds", "runtime": "seconds", "elapsed": "seconds",
-    "status": "state", "id": "trial", "number": "trial", "job_id": "job",
+    "status": "state", "id": "job", "number": "trial", "job_id": "job",
 }  # fmt: skip
 
 
@@ -223,10 +222,7 @@ class _Names:
 
 
 def _no_column(name: str, known: Iterable[str]) -> NoReturn:
-    known = list(known)
-    near = nearest(name, known, _OTHER_NAMES)
-    hint = f"did you mean `{near}`?" if near else f"columns: {', '.join(known)}"
-    raise UsageError(f"unknown column `{name}`", hint)
+    unknown_column(name, known, _OTHER_NAMES)
 
 
 class KnownColumns(Protocol):

@@ -262,7 +262,7 @@ def open_for_reading(folder: str) -> Database:
         connection.close()
         raise Broken(
             f"the queue in `{folder}` has schema {version}, this Stoker reads schema"
-            f" {SCHEMA_VERSION}, and the folder is read-only",
+            f" {SCHEMA_VERSION}, and it cannot be changed",
             "copy the folder to a writable place, or use the release of Stoker that wrote it",
         )
     return Database(folder, connection, read_only=True)

@@ -12,7 +12,7 @@ FUNCTIONS = {
     "uniform": "interval", "float": "interval", "real": "interval", "q_uniform": "interval",
     "quniform": "interval", "between": "interval", "suggest_float": "interval",
     "suggest_uniform": "interval", "loguniform": "log", "log_uniform": "log",
-    "log_uniform_values": "log", "logspace": "log", "geomspace": "log", "qloguniform": "log",
+    "log_uniform_values": "log", "qloguniform": "log",
     "q_log_uniform": "log", "q_log_uniform_values": "log", "lognormal": "log", "log_normal": "log",
     "log10": "log", "log2": "log", "suggest_loguniform": "log", "randint": "int",
     "int_uniform": "int", "integer": "int", "ints": "int", "suggest_int": "int", "qrandint": "int",
@@ -20,7 +20,7 @@ FUNCTIONS = {
     "qnormal": "normal", "q_normal": "normal", "categorical": "choice", "choices": "choice",
     "suggest_categorical": "choice", "values": "choice", "list": "choice", "options": "choice",
     "oneof": "choice", "one_of": "choice", "grid": "choice", "grid_search": "choice",
-    "arange": "range", "linspace": "range", "steps": "range", "glob": "file", "lines": "file",
+    "arange": "range", "steps": "range", "glob": "file", "lines": "file",
     "read": "file", "open": "file", "rows": "zip", "product": "choice",
 }  # fmt: skip
 METHODS = {

@@ -4,6 +4,9 @@
     choice(a,b,c)      the same
     [1,2],[3,4]        lists are values too
     range(5)           0 1 2 3 4, like Python: range(a, b), range(a, b, step), also steps of 0.1
+    linspace(0,1,5)    five numbers at equal distances, both bounds included
+    geomspace(1,16,5)  five numbers with equal ratios: 1 2 4 8 16
+    logspace(-4,-1,4)  powers of ten, as in NumPy: 1e-4 1e-3 1e-2 1e-1
     int(1,8)           integers, both bounds included
     interval(0,1)      real numbers, uniformly distributed
     log(1e-5,1e-1)     real numbers, log-uniformly distributed
@@ -17,6 +20,7 @@ A quoted value is always a string: '1' is not the number 1.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -32,7 +36,8 @@ _CALL = re.compile(r"\s*([A-Za-z_]+)\((.*)\)\s*", re.DOTALL)
 _ANY_CALL = re.compile(r"\s*[A-Za-z_][A-Za-z_0-9.]*\(.*\)\s*", re.DOTALL)
 _QUALIFIED_CALL = re.compile(r"(?:[A-Za-z_][A-Za-z_0-9]*\.)*([A-Za-z_][A-Za-z_0-9]*)\s*\(")
 _NAME = re.compile(r"(?:\+{0,2}|~)[A-Za-z_0-9][A-Za-z0-9_./@-]*")  # Hydra: +db.user, ~opt
-_FUNCTIONS = ("choice", "range", "int", "interval", "log", "normal", "file", "zip")
+_SPACES = ("linspace", "geomspace", "logspace")
+_FUNCTIONS = ("choice", "range", *_SPACES, "int", "interval", "log", "normal", "file", "zip")
 _Row = tuple[Value, ...]
 MAX_FILE_BYTES = 64 << 20  # bytes
 MAX_LINES = 1_000_000
@@ -125,6 +130,8 @@ def _domain(function: str, inside: str, folder: str) -> Domain:
         texts = [value.text for value in numbers]
         first, end = (texts[0], texts[1]) if len(texts) > 1 else ("0", texts[0])
         return steps(first, end, texts[2] if len(texts) == 3 else "1")
+    if function in _SPACES:
+        return choices(tuple(_spaced(function, numbers)))
     if len(numbers) != 2:
         raise UsageError(f"{function} takes two numbers, not {len(numbers)}")
     a, b = (value.data for value in numbers)
@@ -134,6 +141,32 @@ def _domain(function: str, inside: str, folder: str) -> Domain:
         return whole(a, b)
     assert isinstance(a, (int, float)) and isinstance(b, (int, float))
     return continuous({"interval": "uniform"}.get(function, function), a, b)
+
+
+def _spaced(function: str, numbers: list[Value]) -> list[Value]:
+    """The values of linspace, geomspace and logspace, with twelve significant digits."""
+    data = [float(str(value.data)) for value in numbers]
+    if len(data) != 3 or not 2 <= data[2] <= MAX_LINES or data[2] % 1:
+        raise UsageError(
+            f"{function} takes two bounds and a number of values", f"write {function}(1, 3, 5)"
+        )
+    a, b, count = data[0], data[1], int(data[2])
+    if function == "logspace" and 0 < min(a, b) < 1:
+        raise UsageError(
+            "logspace takes exponents, as in NumPy",
+            f"for these bounds: geomspace({', '.join(value.text for value in numbers)})",
+        )
+    if function == "geomspace":
+        if min(a, b) <= 0:
+            raise UsageError("geomspace takes bounds above 0", "for exponents: logspace(-5, -1, 5)")
+        a, b = math.log(a), math.log(b)
+    places = [a + (b - a) * place / (count - 1) for place in range(count)]
+    try:
+        if function != "linspace":
+            places = [10**x if function == "logspace" else math.exp(x) for x in places]
+    except OverflowError:
+        raise UsageError(f"{function} has a value that is too large") from None
+    return [typed(f"{x:.12g}") for x in places]
 
 
 def _nearest_function(name: str) -> str | None:
@@ -260,8 +293,8 @@ class _Reader:
         while self._peek() not in ("", ",", closer):
             if self._peek() == "(":
                 raise self._unexpected_parenthesis(start)
-            self._at += 1
-        bare = self._text[start : self._at].strip()
+            self._at += 2 if self._text.startswith("\\,", self._at) else 1
+        bare = self._text[start : self._at].strip().replace("\\,", ",")  # Hydra: a comma
         if not bare:
             raise UsageError("a value is missing", "write '' for an empty string")
         return typed(bare)

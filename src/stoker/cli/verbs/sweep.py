@@ -66,8 +66,8 @@ VERB = Verb(
             ("stoker sweep clone brave-otter -n second lr=1e-2,1e-3",
              "a new sweep; other values and options are those of brave-otter"),
         ),
-        """Values: a,b,c  choice(a,b)  range(0,10,2)  interval(a,b)  log(a,b)  int(a,b)  normal(m,s)
-file(path)  and x,y=zip((1,2),(3,4)).
+        """Values: a,b,c  choice(a,b)  range(0,10,2)  linspace(a,b,n)  geomspace(a,b,n)
+interval(a,b)  log(a,b)  int(a,b)  normal(m,s)  file(path)  and x,y=zip((1,2),(3,4)).
 In the command: {name}, {params}, {params:hydra}, {id}, {dir}, {gpu}.
 FILE is TOML, JSON or a W&B sweep in YAML.
 ACTIONS: ls, show, clone, extend, add, stop, resume, rerun, rm.

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from stoker.core.formats.expressions import HINT, Expression, InvalidExpression
 from stoker.core.formats.suggestions import nearest
+from stoker.core.states import STATES
 
 _PARTS = re.compile(
     r"""`(?P<quoted>[^`]*)` | (?P<dotted>[^\W\d]\w*(?:\.[^\W\d]\w*)+)
@@ -145,6 +146,8 @@ def unknown_column(
     known = list(known)
     near = nearest(name, known, others)
     hint = f"did you mean `{near}`?" if near else f"columns: {', '.join(known[:40])}"
+    if name in STATES:
+        hint = f"text needs quotes: state == '{name}'"
     raise InvalidExpression(f"unknown column `{name}`", hint)
 
 
