@@ -117,24 +117,24 @@ def test_help_option_may_follow_the_words_of_a_command(lab: Lab) -> None:
     assert lab.ok("clean", "7", "-h").startswith("usage: stoker clean ")
 
 
-def test_examples_of_every_command_parse(lab: Lab) -> None:
+@pytest.mark.parametrize("verb", VERBS)
+def test_examples_of_a_command_parse(lab: Lab, verb: str) -> None:
     """No example in a help text causes a usage error, except pipes and what sends messages."""
     (lab.folder / "jobs.txt").write_text("true\n")
-    for verb in VERBS:
-        examples = lab.ok(verb, "--help").partition("\nexamples:\n")[2]
-        for line in re.findall(r"^  (stoker.*)$", examples, re.MULTILINE):
-            left_out = r"[|>&]|completion|daemon|^stoker run|-f @$|wait|notify test"
-            if re.search(left_out, line.split("'")[0]):
-                continue
-            command = line.replace("stoker", f"{sys.executable} -m stoker", 1)
-            done = subprocess.run(
-                ["sh", "-c", command.replace(" submit ", " submit --hold ")],
-                env=lab.env, cwd=lab.folder, capture_output=True, text=True,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
-            refusals = ("has no option", "takes no arguments", " given", "is not a ")
-            is_refused = any(words in done.stderr for words in refusals)
-            assert not is_refused or "is not a sweep" in done.stderr, (line, done.stderr)
+    examples = lab.ok(verb, "--help").partition("\nexamples:\n")[2]
+    for line in re.findall(r"^  (stoker.*)$", examples, re.MULTILINE):
+        left_out = r"[|>&]|completion|daemon|^stoker run|-f @$|wait|notify test"
+        if re.search(left_out, line.split("'")[0]):
+            continue
+        command = line.replace("stoker", f"{sys.executable} -m stoker", 1)
+        done = subprocess.run(
+            ["sh", "-c", command.replace(" submit ", " submit --hold ")],
+            env=lab.env, cwd=lab.folder, capture_output=True, text=True,
+            stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+        refusals = ("has no option", "takes no arguments", " given", "is not a ")
+        is_refused = any(words in done.stderr for words in refusals)
+        assert not is_refused or "is not a sweep" in done.stderr, (line, done.stderr)
 
 
 def test_help_for_an_unknown_command_is_refused(lab: Lab) -> None:
