@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,11 @@ def fake(fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
     return fake_slurm
 
 
+_NETWORK_ERRORS = (
+    errno.ECONNREFUSED, errno.ECONNABORTED, errno.ETIMEDOUT, errno.EPIPE, errno.EHOSTUNREACH,
+    errno.ENETUNREACH,
+)  # fmt: skip
+
 # -- errors --------------------------------------------------------------------------------------
 
 
@@ -59,6 +65,8 @@ def fake(fake_slurm: FakeSlurm, monkeypatch: pytest.MonkeyPatch) -> FakeSlurm:
         errors.MUNGE_DOWN,
         errors.DATABASE_DOWN,
         errors.NO_CONFIGURATION,
+        errors.CONTROLLER_STOPPED,
+        *(f"slurm_load_jobs error: {os.strerror(code)}\n" for code in _NETWORK_ERRORS),
     ],
 )
 def test_engine_that_does_not_answer_is_unreachable(fake: FakeSlurm, text: str) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from stoker.supervisor import job_processes, kill_processes, locks
 from tests.faults.execution_log import ExecutionLog, finish_everything
 from tests.lab import Lab

@@ -6,6 +6,8 @@ output: the first names the cause, the last what was attempted.
 
 # squeue: 1, after about 10 s; scancel: 8; sbatch, sinfo, scontrol: 1, with other beginnings.
 CONTROLLER_DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+# 1, of Slurm 24.11, while the controller stops.
+CONTROLLER_STOPPED = "slurm_load_jobs error: Connection reset by peer\n"
 CONTROLLER_DOWN_SBATCH = (
     "sbatch: error: Batch job submission failed: "
     "Unable to contact slurm controller (connect failure)\n"

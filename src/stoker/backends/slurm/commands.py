@@ -21,7 +21,8 @@ _UNREACHABLE = (
     "credential", "zero bytes were transmitted", "slurm backup controller in standby",
     "resource temporarily unavailable", "unable to establish", "unexpected message",
     "slurm_persist_conn", "transport endpoint", "unable to process configuration",
-    "configuration source",
+    "configuration source", "connection reset", "connection abort", "connection timed out",
+    "broken pipe", "no route to host", "network is unreachable",
 )  # fmt: skip
 # Limits of the cluster: the same request may be accepted later.
 _LIMITS = (
