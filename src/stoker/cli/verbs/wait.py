@@ -13,9 +13,11 @@ from stoker.client.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration, parse_duration
+from stoker.core.formats.plurals import plural_word
+from stoker.core.formats.selectors import id_ranges
 from stoker.core.states import ACTIVE, FINAL, QUEUED
 from stoker.errors import TimedOut, UsageError
-from stoker.store import job_queries
+from stoker.store import history, job_queries
 from stoker.store.job_queries import JobRow
 from stoker.store.waited_jobs import select_waited
 
@@ -72,6 +74,7 @@ and from the forecast of starts.""",
 # Held jobs never finish by themselves; they are waited for only if selected.
 _UNSUCCESSFUL = ("failed", "cancelled", "lost")
 UNFINISHED = ["queued", "active"]
+_RECENT_SECONDS = 3600.0
 _CAN_CHANGE = (QUEUED, *ACTIVE)
 
 
@@ -122,6 +125,8 @@ def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
         counts = job_queries.counts_of(queue.db, ids)
         if notification is not None:
             notification.send(_all_words(counts))
+        if not parsed["quiet"] and not parsed["json"]:
+            _print_uncounted(queue, ids)
         return 0 if parsed["ignore_failures"] else _all_code(counts, parsed)
     rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
@@ -189,6 +194,18 @@ def _display(queue: Queue, parsed: Parsed, waited: Waited) -> WaitDisplay | None
 def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
     first = job_queries.unfinished(queue.db, ids, 1)
     return ids[ids.index(first[0]) :] if first else []
+
+
+def _print_uncounted(queue: Queue, ids: list[int]) -> None:
+    """Name jobs that failed shortly before: a script may have submitted them for this wait."""
+    since = time.time() - _RECENT_SECONDS
+    failed = [row.id for row in job_queries.jobs(queue.db, history.recently_ended(queue.db, 10))
+              if row.state in ("failed", "lost") and (row.ended_at or 0.0) > since]  # fmt: skip
+    earlier = sorted(set(failed) - set(ids))
+    if earlier:
+        noun = plural_word(len(earlier), "job")
+        are = "is" if len(earlier) == 1 else "are"
+        notice(f"note: {noun} {', '.join(id_ranges(earlier))} failed before and {are} not counted")
 
 
 def _all_code(counts: dict[str, int], parsed: Parsed) -> int:
