@@ -100,6 +100,7 @@ export function curvesOf(fake, query) {
       return {
         metric,
         goal: metric === 'acc' ? 'max' : 'min',
+        guessed: false,
         lines: lines.slice(0, limit),
         left_off: isKnown ? Math.max(0, order.length - limit) : 0,
         note: isKnown ? null : `no run has reported \`${metric}\``,

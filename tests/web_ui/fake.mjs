@@ -480,7 +480,7 @@ export class Fake {
         trial: row.trial,
         job: row.job,
         params: { lr: row.lr },
-        best: row.val_loss,
+        result: row.val_loss,
         points: Array.from({ length: 40 }, (_, i) => [
           i,
           row.val_loss + 2 / (1 + i / 3) + Math.sin(i * row.trial) * 0.02,

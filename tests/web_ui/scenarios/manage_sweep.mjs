@@ -57,7 +57,7 @@ export default async ({ fake, page, open, assert }) => {
   const sent = fake.posted;
   assert.deepEqual(
     [sent.based_on, sent.name, sent.parameters.lr, sent.options.gpus, sent.metric],
-    ['brave-otter', 'brave-otter-2', '0.1,0.2', 2, 'val_loss'],
+    ['brave-otter', 'brave-otter-2', '0.1,0.2', 2, 'val_loss:min'],
   );
 
   // Removing says what is removed, and does nothing without the answer.
