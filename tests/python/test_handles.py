@@ -73,7 +73,7 @@ def test_program_reads_parameters_metrics_and_folders_of_a_job(here: Lab) -> Non
     assert (trial.params, trial.metrics) == ({"x": 3}, {"acc": 3})
     assert trial.log().splitlines()[1] == str(trial.checkpoint_dir)
     shown = here.job(trial.id)
-    assert (shown["params"], shown["metrics"]) == (trial.params, trial.metrics)
+    assert (shown["params"], shown["metrics"]["acc"]["last"]) == (trial.params, 3)
     assert shown["output_dir"] == str(trial.output_dir)
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from stoker.client.reports import (
     JobFiles,
@@ -18,13 +19,17 @@ from stoker.client.reports import (
     report_sizes,
     source_of_job,
 )
+from stoker.core.formats.command_params import command_params
 from stoker.core.formats.finite_values import finite
+from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.core.metrics.summary import Collector
 from stoker.results.curve_line import Point
 from stoker.results.curves import downsample
+from stoker.settings import Settings
 from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
 from stoker.store.job_queries import JobRow
+from stoker.supervisor.mounts import Mounts
 
 T = TypeVar("T")
 MAX_POINTS = 2000
@@ -98,6 +103,18 @@ class Reports:
 
 
 def params_of(db: Database, job: JobRow) -> dict[str, object]:
-    """The parameters of the trial that a job belongs to; empty for other jobs."""
-    point = sweeps.point_of(db, job.id) if job.sweep is not None else None
+    """The parameters of the trial that a job belongs to; of other commands, their options."""
+    if job.sweep is None:
+        is_call = not job.shell and CALL_MODULE in job.argv
+        return {} if is_call else command_params(job.argv, job.shell)
+    point = sweeps.point_of(db, job.id)
     return {name: finite(data) for name, (data, _) in json.loads(point or "{}").items()}
+
+
+def metrics_of(settings: Settings, job: JobRow) -> dict[str, Any] | None:
+    """The metrics of a job as `Reports.metrics` returns them; None if its files are on a file
+    system that may not answer."""
+    paths = [os.fsencode(path) for path in (job.stdout, job.files_dir) if path]
+    if Mounts().any_may_hang(paths, []):
+        return None
+    return Reports(settings.state_dir).metrics(job)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from stoker.client.artifacts import checkpoint_folder, output_folder
 from stoker.client.reports import JobFiles, Reported, job_reports, sweep_reports
 from stoker.core.formats.command_params import command_params
 from stoker.core.formats.selectors import parse_selector
@@ -19,10 +17,8 @@ from stoker.core.record import Record
 from stoker.errors import NotFound, UsageError
 from stoker.results.export import short
 from stoker.results.table import Row, varying
-from stoker.settings import Settings
 from stoker.store import job_queries, run_facts, sweeps
 from stoker.store.database import Database
-from stoker.store.job_queries import JobRow
 from stoker.store.run_facts import RunFacts
 from stoker.store.sweeps import SweepRow
 from stoker.sweeps.spec import Metric, make_metric
@@ -249,15 +245,3 @@ def _with_params(one: Reported, facts: dict[int, RunFacts], metrics: set[str]) -
     if any("stoker:" in word for word in known.argv):
         params = {name: value for name, value in params.items() if name not in metrics}
     return one._replace(row=one.row._replace(params=params))
-
-
-def job_values(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
-    """What a program reads about a job: `params`, the last values of its `metrics`, and the folders
-    `output_dir` and `checkpoint_dir`, which may not exist."""
-    (run,) = RunSelector(db, JobFiles(settings.state_dir)).jobs([row.id]).runs
-    return {
-        "params": dict(run.row.params),
-        "metrics": dict(run.row.metrics),
-        "output_dir": output_folder(settings, row),
-        "checkpoint_dir": checkpoint_folder(settings, row),
-    }

@@ -221,7 +221,8 @@ def host_words(row: JobRow) -> str:
 
 
 def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
-    """A job as JSON, with its code, attempts and events."""
+    """A job as JSON, with its folders, code, attempts and events."""
+    from stoker.client.artifacts import checkpoint_folder, output_folder
     from stoker.client.code_views import code_json, machines_json
     from stoker.store import notes
 
@@ -240,8 +241,13 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
     ]
     code = code_json(db, row.id)
     note = full_note_json(notes.note(db, notes.JOB, row.id))
+    folders = {
+        "output_dir": output_folder(settings, row),
+        "checkpoint_dir": checkpoint_folder(settings, row),
+    }
     return {
-        **job_json(db, settings, row), **note, "code": code, "history": attempts, "events": events,
+        **job_json(db, settings, row), **note, **folders, "code": code, "history": attempts,
+        "events": events,
     }  # fmt: skip
 
 

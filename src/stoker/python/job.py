@@ -70,12 +70,17 @@ class Job(Annotated, Generic[T_co]):
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of a trial; of another command, its options: `--lr 0.1` is {"lr": 0.1}."""
-        return dict(self._values()["params"])
+        from stoker.client.metric_cache import params_of
+
+        return params_of(self._queue().db, self._row())
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The last value of each metric that it has reported so far."""
-        return dict(self._values()["metrics"])
+        from stoker.client.metric_cache import Reports
+
+        found: dict[str, Any] = Reports(self._settings.state_dir).metrics(self._row())
+        return {name: stat["last"] for name, stat in found.items()}
 
     @property
     def output_dir(self) -> Path:
@@ -88,11 +93,6 @@ class Job(Annotated, Generic[T_co]):
     def checkpoint_dir(self) -> Path:
         """Its $STOKER_CHECKPOINT_DIR; it may not exist."""
         return self.output_dir / "checkpoints"
-
-    def _values(self) -> dict[str, Any]:
-        from stoker.client.run_selection import job_values
-
-        return job_values(self._queue().db, self._settings, self._row())
 
     def done(self) -> bool:
         """Whether it has finished, successfully or not."""

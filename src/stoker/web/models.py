@@ -341,6 +341,8 @@ class JobInFull(Job):
     note_revision: int = Field(description="the number of changes; `base` of the next one")
     note_changed_at: str | None
     previous_note: str = Field(description="the note before the last edit")
+    output_dir: str = Field(description="$STOKER_OUTPUT_DIR; it may not exist")
+    checkpoint_dir: str = Field(description="$STOKER_CHECKPOINT_DIR; it may not exist")
     code: Code | None = Field(description="null: its folder was in no git repository")
     history: list[Attempt]
     events: list[JobEvent]

@@ -66,10 +66,12 @@ def run(parsed: Parsed) -> int:
 
         return print_diffs(queue, rows, as_json=bool(parsed["json"]))
     if parsed["json"]:
-        from stoker.client.run_selection import job_values
+        from stoker.client.metric_cache import metrics_of, params_of
 
-        place = queue.db, queue.settings
-        print_json(jobs=[views.job_in_full(*place, row) | job_values(*place, row) for row in rows])
+        found = [views.job_in_full(queue.db, queue.settings, row) for row in rows]
+        for job, row in zip(found, rows, strict=True):
+            job |= {"params": params_of(queue.db, row), "metrics": metrics_of(queue.settings, row)}
+        print_json(jobs=found)
         return 0
     print("\n\n".join(_text(queue, row) for row in rows))
     return 0
