@@ -38,6 +38,7 @@ NOT_APPLICABLE = {
     "test_shutdown_no_wait": _POOL,
     "test_max_workers_too_large": "about Windows",
     "test_killed_child": f"a killed job breaks no other; {_POOL}",
+    "test_broken_process_pool_traceback": _POOL,
     "test_traceback": "compares with a private class of concurrent.futures; see test_functions.py",
     "test_ressources_gced_in_workers": "the argument would have to outlive its manager; " + _POOL,
     "test_saturation": _POOL,
@@ -46,6 +47,11 @@ NOT_APPLICABLE = {
     "test_max_tasks_per_child": "every call has a process of its own: max_tasks_per_child is 1",
     "test_max_tasks_per_child_defaults_to_spawn_context": "there is no max_tasks_per_child",
     "test_max_tasks_early_shutdown": "there is no max_tasks_per_child",
+    "test_max_tasks_per_child_pending_tasks_gh115634": "there is no max_tasks_per_child",
+    "test_shutdown_no_wait_max_tasks_gh119592": "there is no max_tasks_per_child",
+    "test_gc_during_max_tasks_worker_exit_gh152967": "there is no max_tasks_per_child",
+    "test_force_shutdown_during_max_tasks_worker_exit": "there is no max_tasks_per_child",
+    "test_failed_worker_replacement_breaks_pool": "there is no max_tasks_per_child",
     "test_python_finalization_error": "replaces the threads of a pool by a fake",
     "test_process_pool_executor_terminate_workers": _POOL,
     "test_process_pool_executor_terminate_workers_dead_workers": _POOL,
@@ -55,6 +61,8 @@ NOT_APPLICABLE = {
     "test_process_pool_executor_kill_workers_dead_workers": _POOL,
     "test_process_pool_executor_kill_workers_not_started_yet": _POOL,
     "test_process_pool_executor_kill_workers_stops_pool": _POOL,
+    "test_terminate_workers": _POOL,
+    "test_kill_workers": _POOL,
     "test_force_shutdown_workers": _POOL,
     "test_force_shutdown_workers_dead_workers": _POOL,
     "test_force_shutdown_workers_not_started_yet": _POOL,
@@ -190,5 +198,7 @@ TestShutdown = _applied(
 TestWait = _applied("TestWait", _wait.WaitTests)
 TestAsCompleted = _applied("TestAsCompleted", _completed.AsCompletedTests)
 TestDeadlock = _applied(
-    "TestDeadlock", _deadlock.ExecutorDeadlockTest, also={"_check_crash": _check_crash}
+    "TestDeadlock",
+    _deadlock.ExecutorDeadlockTest,
+    also={"_check_crash": _check_crash, "_check_error": _check_crash},  # since 3.14
 )

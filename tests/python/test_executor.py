@@ -178,6 +178,8 @@ def test_map_sizes_are_checked(here: Lab, size: int) -> None:
         executor.map(job_functions.add, [1], chunksize=size)
     with pytest.raises(ValueError, match="buffersize"):
         executor.map(job_functions.add, [1], buffersize=size)
+    with pytest.raises(TypeError, match="buffersize must be an integer or None"):
+        executor.map(job_functions.add, [1], buffersize=2.0)  # type: ignore[arg-type]
     assert Queue().jobs("all") == []
 
 
