@@ -12,6 +12,7 @@ from tests.lab import Lab
 
 def test_commands_of_the_page_work_at_a_terminal(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1)
+    lab.env = pages.environment(lab)
     typed = [shlex.split(command.text)[1:] for command in pages.commands("interactive.md")]
     assert len(typed) == 4
     for words in typed:
