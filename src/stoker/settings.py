@@ -146,7 +146,7 @@ def unknown_setting(key: str) -> UsageError:
     """The error for a key that is not a setting."""
     from stoker.core.formats.suggestions import nearest
 
-    near = nearest(key, Settings._fields)
+    near = nearest(key, Settings._fields, {"gpus": "devices"})
     known = f"known settings: {', '.join(Settings._fields)}"
     return UsageError(f"unknown setting `{key}`", f"did you mean `{near}`?" if near else known)
 

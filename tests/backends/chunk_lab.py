@@ -93,9 +93,9 @@ class ChunkLab:
 
     def close(self) -> None:
         for worker in self._workers:
-            if worker.poll() is None:
-                worker.kill()
-            worker.communicate()
+            worker.kill()
+            with worker:  # closes its pipes
+                pass
 
 
 def _job(id: int, command: str, gpus: int, changes: dict[str, Any] | None) -> ChunkJob:

@@ -232,7 +232,10 @@ def test_error_names_the_invalid_setting(lab: Lab) -> None:
     settings.write_text("gpus = 4\n")
     done = lab.run("ls")
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: unknown setting `gpus` in `{settings}`\nhint: known ")
+    text = f"error: unknown setting `gpus` in `{settings}`\nhint: did you mean `devices`?\n"
+    assert done.stderr == text
+    settings.write_text("xyzzy = 4\n")
+    assert "\nhint: known settings: " in lab.run("ls").stderr
     settings.write_text("grace = 'soon'\n")
     refused(lab.run("ls"), 2,
             f"`grace` in `{settings}` has the invalid value `soon`")  # fmt: skip

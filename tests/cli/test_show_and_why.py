@@ -186,7 +186,7 @@ def test_commands_that_why_suggests_start_the_jobs(lab: Lab) -> None:
     }
     lab.ok(*change["command"].split()[1:])
     gate.wait_for(2)
-    assert lab.state(3) == "running"
+    lab.wait_until(lambda: lab.state(3) == "running")
     assert lab.state(2) == "queued"
 
 

@@ -106,7 +106,7 @@ JOB_OPTIONS = (
     JobOption("on_oom", "--on-oom", "HOW", kinds.WAY,
               "after a GPU out-of-memory error: retry with more memory (bigger), on another GPU"
               " (elsewhere) or on whole GPUs (alone), or fail"),
-    JobOption("name", "-n --name", "NAME", kinds.NAME, "name of the job, to select it by",
+    JobOption("name", "-n --name", "NAME", kinds.JOB_NAME, "name of the job, to select it by",
               is_single=True),
     JobOption("cwd", "-C --cwd", "DIR", kinds.PATH, "working directory (default: the current one)"),
     JobOption("env", "-E --env", "K=V", kinds.ENV,

@@ -143,8 +143,9 @@ def filled(text: str) -> str:
 
 def job_name(text: str) -> str:
     """Check the name of a job: as a selector, it must mean this name and nothing else."""
+    filled(text)
     try:
-        is_free = parse_selector(filled(text)).name == text
+        is_free = parse_selector(text).name == text
     except UsageError:
         is_free = False
     if not is_free:
@@ -559,7 +560,8 @@ CORE_COUNT = Kind(_parse_node_count, _check_node_count)
 NEEDS = Kind(_parse_need, _check_needs)
 ENGINE_OPTIONS = Kind(_parse_engine_option, _check_engine_options)
 SWITCH = Kind(lambda text: True, _check_switch)
-NAME = Kind(job_name, lambda value: job_name(check_text(value)))
+NAME = Kind(filled, lambda value: filled(check_text(value)))
+JOB_NAME = Kind(job_name, lambda value: job_name(check_text(value)))
 TEXTS = Kind(lambda text: (filled(text),), _check_texts)
 PATH = Kind(_parse_path, lambda value: _parse_path(check_path(value)))
 SIZE = Kind(_parse_positive_size, _check_size)
