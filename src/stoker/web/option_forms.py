@@ -27,6 +27,7 @@ _TYPES: dict[kinds.Kind, Any] = {
     kinds.ENGINE_OPTIONS: list[str] | str,
     kinds.SWITCH: bool,
     kinds.NAME: str,
+    kinds.JOB_NAME: str,
     kinds.TEXTS: list[str] | str,
     kinds.PATH: str,
     kinds.SIZE: str | int,
