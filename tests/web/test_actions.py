@@ -181,4 +181,4 @@ def test_sweep_is_stopped_and_resumed(site: Site) -> None:
     seen = site.ok("/api/sweeps/s")
     assert (seen["state"], seen["missing"]) == ("stopped", 4)
     assert site.post("/api/sweeps/s/act", {"action": "resume"}).json["changed"] == 4
-    assert site.ok("/api/sweeps")["sweeps"][0]["state"] == "active"
+    lab.wait_until(lambda: site.ok("/api/sweeps")["sweeps"][0]["state"] == "active")
