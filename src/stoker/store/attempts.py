@@ -141,10 +141,10 @@ def record_start(
         (pid or None, pid_started or None, at, mono, attempt),
     )
     db.execute(
-        "UPDATE jobs SET state = 'running' WHERE attempt = ?1"
+        "UPDATE jobs SET state = 'running' WHERE attempt = ?"
         " AND state IN ('submitted', 'starting')"
-        " AND id = (SELECT job FROM attempts WHERE id = ?1)",
-        (attempt,),
+        " AND id = (SELECT job FROM attempts WHERE id = ?)",
+        (attempt, attempt),
     )
 
 

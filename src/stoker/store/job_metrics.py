@@ -29,8 +29,8 @@ def save(db: Database, found: Iterable[tuple[int, int, dict[str, object]]]) -> N
     """Store (job, attempts, metrics). Call it in a transaction."""
     db.executemany(
         "INSERT OR REPLACE INTO job_metrics (job, attempts, metrics)"
-        " SELECT id, attempts, ?3 FROM jobs WHERE id = ?1 AND attempts = ?2",
-        [(job, attempts, json.dumps(metrics, allow_nan=False)) for job, attempts, metrics in found],
+        " SELECT id, attempts, ? FROM jobs WHERE id = ? AND attempts = ?",
+        [(json.dumps(metrics, allow_nan=False), job, attempts) for job, attempts, metrics in found],
     )
 
 

@@ -264,9 +264,9 @@ def jobs_in_states(
 def ahead_in_group(db: Database, row: JobRow) -> int:
     """Return how many ready jobs of the same request group come before a job."""
     return int(str(db.value(
-        "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND request_group = ?1"
-        " AND (priority > ?2 OR (priority = ?2 AND id < ?3))",
-        (row.request_group, row.priority, row.id),
+        "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND request_group = ?"
+        " AND (priority > ? OR (priority = ? AND id < ?))",
+        (row.request_group, row.priority, row.priority, row.id),
     )))  # fmt: skip
 
 

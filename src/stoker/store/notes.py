@@ -81,8 +81,9 @@ def set_note(
     previous = before.previous if is_continued and not has_replaced else before.text
     db.execute(
         f"INSERT INTO {kind}_annotations ({kind}, note, revision, changed_at, previous)"
-        f" VALUES (?1, ?2, 1, ?3, x'') ON CONFLICT ({kind}) DO UPDATE"
-        " SET note = ?2, revision = revision + 1, changed_at = ?3, previous = ?4",
+        f" VALUES (?, ?, 1, ?, x'') ON CONFLICT ({kind}) DO UPDATE"
+        " SET note = excluded.note, revision = revision + 1, changed_at = excluded.changed_at,"
+        " previous = ?",
         (id, to_bytes(text), now, to_bytes(previous)),
     )
     return NoteChange(note(db, kind, id), has_replaced and bool(before.text))
@@ -95,8 +96,8 @@ def set_star(db: Database, kind: str, ids: Iterable[int], starred: bool) -> int:
         if starred:
             db.execute(f"INSERT OR IGNORE INTO {kind}_annotations ({kind}) VALUES (?)", (id,))
         changed += db.execute(
-            f"UPDATE {kind}_annotations SET starred = ?1 WHERE {kind} = ?2 AND starred != ?1",
-            (int(starred), id),
+            f"UPDATE {kind}_annotations SET starred = ? WHERE {kind} = ? AND starred != ?",
+            (int(starred), id, int(starred)),
         ).rowcount
     return changed
 

@@ -163,11 +163,12 @@ def group_counts(db: Database, column: str, number: int) -> tuple[dict[str, int]
 
     Of a trial that was rerun, only the newest job counts.
     """
-    newest = " AND id IN (SELECT job FROM trials WHERE sweep = ?1)" if column == "sweep" else ""
+    is_sweep = column == "sweep"
+    newest = " AND id IN (SELECT job FROM trials WHERE sweep = ?)" if is_sweep else ""
     rows = db.execute(
-        f"SELECT state, count(*), min(submitted_at), max(ended_at) FROM jobs WHERE {column} = ?1"
+        f"SELECT state, count(*), min(submitted_at), max(ended_at) FROM jobs WHERE {column} = ?"
         f"{newest} GROUP BY state",
-        (number,),
+        (number,) * (1 + is_sweep),
     ).fetchall()
     ends = [row[3] for row in rows if row[3] is not None]
     seconds = max(ends) - min(row[2] for row in rows) if ends else None
@@ -236,18 +237,18 @@ def mark_failed(db: Database, message: int, error: str, now: float, next_try: fl
     """Record a failed try; without `next_try`, the message is given up."""
     db.execute(
         "UPDATE notify_messages SET tries = tries + 1, error = ?, due_at = coalesce(?, due_at),"
-        " state = CASE WHEN ?2 IS NULL THEN 'failed' ELSE state END,"
-        " ended_at = CASE WHEN ?2 IS NULL THEN ?3 END WHERE id = ?4",
-        (error, next_try, now, message),
+        " state = CASE WHEN ? IS NULL THEN 'failed' ELSE state END,"
+        " ended_at = CASE WHEN ? IS NULL THEN ? END WHERE id = ?",
+        (error, next_try, next_try, next_try, now, message),
     )
 
 
 def retry_failed(db: Database, now: float) -> int:
     """Try messages again that were given up; returns their number."""
     return db.execute(
-        "UPDATE notify_messages SET state = 'waiting', created_at = ?1, due_at = ?1,"
+        "UPDATE notify_messages SET state = 'waiting', created_at = ?, due_at = ?,"
         " ended_at = NULL WHERE state = 'failed'",
-        (now,),
+        (now, now),
     ).rowcount
 
 

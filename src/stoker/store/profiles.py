@@ -146,16 +146,16 @@ def learn(
     if seconds is not None:
         new = update_estimate(_estimate(db, profile), seconds)
         db.execute(
-            "UPDATE profiles SET runs = runs + 1, seconds = ?1, spread = ?2,"
-            " host_memory = nullif(max(coalesce(host_memory, 0), ?3), 0) WHERE id = ?4",
+            "UPDATE profiles SET runs = runs + 1, seconds = ?, spread = ?,"
+            " host_memory = nullif(max(coalesce(host_memory, 0), ?), 0) WHERE id = ?",
             (new.seconds, new.spread, host_memory, profile),
         )
     if memory is None:
         return False
     known = db.value("SELECT memory FROM profiles WHERE id = ?", (profile,))
     db.execute(
-        "UPDATE profiles SET memory_runs = memory_runs + ?1, memory = max(coalesce(memory, 0), ?2)"
-        " WHERE id = ?3",
+        "UPDATE profiles SET memory_runs = memory_runs + ?, memory = max(coalesce(memory, 0), ?)"
+        " WHERE id = ?",
         (int(not is_short), memory, profile),
     )
     return known is None or memory > int(str(known))

@@ -160,9 +160,9 @@ def release_due(db: Database, now: float) -> int:
     while no daemon was running; it is shortened to the longest one from now.
     """
     db.execute(
-        "UPDATE jobs INDEXED BY jobs_delayed SET eligible_at = ?1 WHERE state = 'queued'"
-        " AND ready = 0 AND blockers = 0 AND attempts > 0 AND eligible_at > ?1",
-        (now + BACKOFF_CAP_SECONDS,),
+        "UPDATE jobs INDEXED BY jobs_delayed SET eligible_at = ? WHERE state = 'queued'"
+        " AND ready = 0 AND blockers = 0 AND attempts > 0 AND eligible_at > ?",
+        (now + BACKOFF_CAP_SECONDS,) * 2,
     )
     return db.execute(
         "UPDATE jobs INDEXED BY jobs_delayed SET ready = 1 WHERE state = 'queued' AND ready = 0"

@@ -133,9 +133,9 @@ class Rebuild:
                 self._db.execute(
                     "UPDATE jobs SET"
                     " request_group = CASE WHEN request_group IN (SELECT id FROM request_groups)"
-                    " THEN request_group ELSE ?1 END,"
+                    " THEN request_group ELSE ? END,"
                     " context = CASE WHEN context IN (SELECT id FROM contexts) THEN context"
-                    " ELSE ?2 END WHERE id = ?3",
+                    " ELSE ? END WHERE id = ?",
                     (request_group, context, job),
                 )
                 self._hold(job, "held: its request, folder or environment was lost")

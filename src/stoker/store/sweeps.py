@@ -112,8 +112,8 @@ def set_driven(db: Database, sweep: int) -> None:
 def end_driving(db: Database, sweep: int, spec: str) -> None:
     """Mark a sweep as not needing the driver, unless it has active jobs or a new spec."""
     db.execute(
-        "UPDATE sweeps SET is_driven = 0 WHERE id = ?1 AND spec = ?2 AND NOT EXISTS (SELECT 1"
-        f" FROM jobs WHERE sweep = ?1 AND state IN ({_UNFINISHED}))",
+        "UPDATE sweeps SET is_driven = 0 WHERE id = ? AND spec = ? AND NOT EXISTS (SELECT 1"
+        f" FROM jobs WHERE sweep = sweeps.id AND state IN ({_UNFINISHED}))",
         (sweep, spec),
     )
 
@@ -309,8 +309,8 @@ def trial_of(db: Database, job: int) -> tuple[int, str] | None:
     if row is None:
         row = db.execute(
             "SELECT t.number, t.point FROM jobs j JOIN trials t ON t.sweep = j.sweep"
-            " AND t.number = ?2 WHERE j.id = ?1",
-            (job, _number_in(db, job)),
+            " AND t.number = ? WHERE j.id = ?",
+            (_number_in(db, job), job),
         ).fetchone()
     return None if row is None else (int(row[0]), str(row[1]))
 
@@ -405,13 +405,13 @@ def count_end(
         db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
     if state not in ("failed", "lost"):
         return None
-    how = failure(verdict, detail)
+    how, kind = failure(verdict, detail), alike(verdict, detail)
     row = db.execute(
-        "UPDATE sweeps SET failed = failed + 1, streak_of = ?2,"
-        " streak = CASE WHEN streak_of = ?2 THEN streak + 1 ELSE 1 END"
-        " WHERE id = ?1 AND stopped IS NULL"
+        "UPDATE sweeps SET failed = failed + 1, streak_of = ?,"
+        " streak = CASE WHEN streak_of = ? THEN streak + 1 ELSE 1 END"
+        " WHERE id = ? AND stopped IS NULL"
         " RETURNING failed, streak, max_fails, same_fails",
-        (sweep, alike(verdict, detail)),
+        (kind, kind, sweep),
     ).fetchone()
     if row is None:
         return None
