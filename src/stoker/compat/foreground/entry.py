@@ -25,7 +25,7 @@ def run_and_exit(load: Callable[[], Command]) -> NoReturn:
 
     An `Error` is printed as an `error:` line and a `hint:` line.
     """
-    _open_closed_outputs()
+    open_closed_streams()
     try:
         code = _flush_output(_import_command(load)(sys.argv[1:]))
     except Error as error:
@@ -88,12 +88,13 @@ def _flush_output(code: int) -> int:
     return code
 
 
-def _open_closed_outputs() -> None:
-    """Open /dev/null as stdout and stderr where they are closed.
+def open_closed_streams() -> None:
+    """Open /dev/null, only for writing, as stdin, stdout and stderr where they are closed.
 
-    Otherwise the next file that is opened gets descriptor 1 or 2, and receives the output.
+    Otherwise the next file that is opened gets their descriptor: it would receive the output, or
+    its bytes would be read as commands. Reading from a closed stdin stays an error.
     """
-    for number in (1, 2):
+    for number in (0, 1, 2):
         try:
             os.fstat(number)
         except OSError:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 
+from stoker.compat.foreground.entry import open_closed_streams
 from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.devices import split_device_list
 from stoker.compat.gpupeasy.event_log import NAME, EventLog
@@ -49,6 +50,7 @@ class ListenOptions(Record):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    open_closed_streams()
     words = list(sys.argv[1:] if arguments is None else arguments)
     parsed = _parser().parse_args(_join_negative_devices(words))
     return _report_errors(lambda: _run(parsed))
