@@ -266,6 +266,20 @@ def test_job_is_queued_with_closed_streams(lab: Lab) -> None:
     assert len(lab.states()) == 4
 
 
+def test_job_whose_program_is_not_utf8_fails_and_the_next_one_runs(lab: Lab) -> None:
+    commands: list[list[str | bytes]] = [
+        ["--", b"\x8bno"],
+        ["--warm=json", "--", sys.executable, b"\x8bno.py"],
+        ["--restartable", "-o", b"/proc/\x8bno/out", "true"],
+    ]
+    jobs = [lab.run("submit", "-q", *words).stdout.strip() for words in commands]
+    assert lab.wait(lab.submit("true")) == 0
+    lab.run("wait", *jobs)
+    found = [lab.job(int(job)) for job in jobs]
+    assert [job["state"] for job in found] == ["failed"] * 3
+    assert found[0]["result"] == "\\x8bno: command not found"
+
+
 def test_state_folder_may_have_a_long_path(lab: Lab) -> None:
     """The path of the state folder may exceed the 108 bytes of a Unix socket address."""
     deep = lab.folder / ("d" * 100) / ("e" * 100)

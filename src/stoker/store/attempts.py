@@ -6,7 +6,7 @@ Every function is idempotent: after a crash or a full disk, the loop records the
 from __future__ import annotations
 
 from stoker.boot import boot_id
-from stoker.core.formats.byte_text import unpack_words
+from stoker.core.formats.byte_text import storable, unpack_words
 from stoker.core.model import Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
@@ -246,6 +246,8 @@ def finish(
     started: float | None,
 ) -> bool:  # fmt: skip
     """Record the end of an attempt; returns whether other jobs, or this one, may become ready."""
+    if outcome.detail is not None:
+        outcome = outcome._replace(detail=storable(outcome.detail))
     db.execute(
         "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
         " system_seconds = ?, max_rss_bytes = ?, started_at = coalesce(started_at, ?) WHERE id = ?",

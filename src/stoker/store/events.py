@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from stoker.core.formats.byte_text import storable
 from stoker.store.database import Database
 
 STOPPED_LEFTOVERS = "stopped_leftovers"  # processes that outlived the command
 
 
 def record_event(db: Database, job: int, now: float, kind: str, data: str | None = None) -> None:
+    data = None if data is None else storable(data)
     db.execute(
         "INSERT INTO events (job, at, kind, data) VALUES (?, ?, ?, ?)", (job, now, kind, data)
     )

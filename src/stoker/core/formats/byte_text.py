@@ -28,6 +28,15 @@ def to_system(text: str) -> bytes:
         return text.encode("utf-8", "surrogateescape")
 
 
+def storable(text: str) -> str:
+    """Return text that SQLite accepts: bytes that are not UTF-8 as escapes.
+
+    >>> storable("\\udc8bx: command not found")
+    '\\\\x8bx: command not found'
+    """
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 def maybe_bytes(text: str | None) -> bytes | None:
     return None if text is None else text.encode("utf-8", "surrogateescape")
 
