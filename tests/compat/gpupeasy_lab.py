@@ -95,7 +95,8 @@ class PeasyLab(Lab):
     def close(self) -> None:
         for process in self.processes_started:
             process.kill()
-            process.communicate()
+            with process:  # closes its pipes
+                pass
         super().close()
 
     # -- requests ------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class HogLab(Lab):
     def close(self) -> None:
         for run in self._started:
             run.kill()
-            run.communicate()
+            with run:  # closes its pipes
+                pass
         super().close()
 
 

@@ -55,7 +55,8 @@ class ScheduleLab(Lab):
     def close(self) -> None:
         for run in self._started:
             run.kill()
-            run.communicate()
+            with run:  # closes its pipes
+                pass
         super().close()
 
 

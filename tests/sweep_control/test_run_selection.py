@@ -20,7 +20,7 @@ class Runs:
     """A backend `lab`; jobs 1 and 2 on it; sweep `s` with the jobs 3 to 6. No daemon runs."""
 
     def __init__(self, lab: Lab) -> None:
-        rows = ClusterRows(lab)
+        self._rows = rows = ClusterRows(lab)  # its database is closed with it
         rows.started("python train.py --lr 0.1", node="n2")
         rows.finished("python train.py --lr 0.2", node="n3", exit_code=1)
         make_sweep(lab.state_dir, "s", trials=4, steps=3, seeds=2)

@@ -32,7 +32,7 @@ def test_suggested_change_starts_the_job(site: Site) -> None:
     assert change["command"] == f"stoker edit {wide} --gpus 1"
     assert patch(site, wide, change["fields"]) == 200
     gate.wait_for(2)
-    assert lab.state(wide) == "running"
+    lab.wait_until(lambda: lab.state(wide) == "running")
     assert site.get(f"/api/jobs/{wide}").json["job"]["what_if"] == []
 
 

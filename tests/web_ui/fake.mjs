@@ -404,6 +404,8 @@ export class Fake {
           events: one.events ?? [],
           params: one.params ?? (one.sweep ? { lr: 0.001, opt: 'adam', wd: 0 } : {}),
           metrics,
+          output_dir: `/home/ada/.local/state/stoker/jobs/0/${one.id}`,
+          checkpoint_dir: `/home/ada/.local/state/stoker/jobs/0/${one.id}/checkpoints`,
           why: waiting.ready ? waiting.why.split('; ') : [waiting.why ?? `it is ${one.state}`],
         },
       };
