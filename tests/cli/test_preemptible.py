@@ -42,7 +42,7 @@ def test_preemptible_job_gives_way_and_runs_again_with_its_checkpoints(lab: Lab,
     assert (gave_way["state"], gave_way["preemptions"], gave_way["attempts"]) == ("queued", 1, 1)
     assert gave_way["history"][0]["cause"] == "preempted"
     assert gave_way["history"][0]["result"].startswith(f"gave way to job {second}")
-    assert lab.state(second) == "running"
+    lab.wait_until(lambda: lab.state(second) == "running")
     why = lab.ok("why", str(first))
     assert f"it gave way to job {second} at " in why
     assert "preemptible jobs start when no other job waits for the GPU" in why
@@ -102,7 +102,7 @@ def test_job_waits_while_no_preemptible_job_can_make_enough_room(lab: Lab) -> No
     gate.wait_for()
     second = lab.submit("--preemptible", "echo started")
     third = lab.submit("true")
-    assert lab.state(normal) == "running"
+    lab.wait_until(lambda: lab.state(normal) == "running")
     gate.open()
     assert lab.wait(normal, second, third) == 0
     started = {job: lab.job(job)["started_at"] for job in (second, third)}

@@ -88,7 +88,7 @@ def test_cancel_kills_a_process_that_is_known_only_by_its_cgroup(
     lab.wait(job)
     assert lab.state(job) == "cancelled"
     assert not is_alive(pid)
-    assert lab.state(other) == "running"
+    lab.wait_until(lambda: lab.state(other) == "running")
 
 
 @pytest.mark.usefixtures("cgroups")
@@ -101,7 +101,7 @@ def test_end_of_a_job_kills_a_process_that_is_known_only_by_its_cgroup(
     job = lab.submit("--gpus", "0", f"{command}\nuntil test -e {file}; do sleep 0.01; done")
     assert lab.wait(job) == 0
     assert not is_alive(_pid(file))
-    assert lab.state(other) == "running"
+    lab.wait_until(lambda: lab.state(other) == "running")
 
 
 @pytest.mark.usefixtures("cgroups")
@@ -115,7 +115,7 @@ def test_daemon_kills_a_process_that_is_known_only_by_its_cgroup_after_the_runne
     assert runner is not None
     os.kill(runner, signal.SIGKILL)
     wait_until(lambda: lab.runner_pid() not in (None, runner))
-    assert lab.state(job) == "running"
+    lab.wait_until(lambda: lab.state(job) == "running")
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
     assert not is_alive(pid)
@@ -178,7 +178,7 @@ def test_process_that_writes_to_the_log_of_its_job_is_killed_without_cgroups(
     lab.ok("cancel", "--now", str(job))
     lab.wait(job)
     assert not is_alive(pid)
-    assert lab.state(other) == "running"
+    lab.wait_until(lambda: lab.state(other) == "running")
 
 
 @needs_root
@@ -197,7 +197,7 @@ def test_lost_process_is_killed_with_the_last_job_that_can_have_started_it(
     lab.ok("cancel", "--now", str(other))
     lab.wait(other)
     assert not is_alive(pid)
-    assert lab.state(later) == "running"
+    lab.wait_until(lambda: lab.state(later) == "running")
 
 
 @needs_root

@@ -112,7 +112,7 @@ def test_job_that_lost_its_tag_is_adopted_after_kill_9_of_daemon_and_runner(
     _kill_both(lab)
     lab.ok("daemon", "start")
     wait_until(lambda: lab.daemon_pid() is not None)
-    assert lab.state(job) == "running"
+    lab.wait_until(lambda: lab.state(job) == "running")
     assert lab.job(job)["attempts"] == 1
     assert is_alive(inner)
     lab.ok("cancel", "--now", str(job))

@@ -43,7 +43,7 @@ def test_use_of_a_job_is_known_after_its_runner_was_killed(
     kill(lab)
     # A daemon adopts the job, and samples it, before it starts another one.
     assert lab.wait(lab.submit("--gpus", "0", "true")) == 0
-    assert lab.state(job) == "running"
+    lab.wait_until(lambda: lab.state(job) == "running")
     (lab.folder / "go").touch()
     assert lab.wait(job) == 0
     shown = lab.job(job)
