@@ -10,6 +10,7 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from stoker.client.queue_connections import thread_queue
 from stoker.daemon.start import wake_daemon
 from stoker.errors import NotFound
 from stoker.python.executor import Executor
+from stoker.settings import load_settings
 from tests.lab import Lab
 from tests.python import job_functions
 
@@ -95,6 +97,21 @@ def test_connections_are_closed_at_exit(here: Lab) -> None:
         print(stoker.Executor(gpus=0).submit(job_functions.add, 1).result(), job.state)
     """)  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "2 done\n", "")
+
+
+def test_connection_of_a_thread_is_closed_at_its_end_although_an_exception_refers_to_it(
+    here: Lab,
+) -> None:
+    def fail() -> None:
+        queue = thread_queue(load_settings())
+        raise ValueError(queue)
+
+    with ThreadPoolExecutor(1) as pool:
+        error = pool.submit(fail).exception()
+    assert error is not None
+    path = str(here.state_dir / "queue.db")
+    opened = {os.path.realpath(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")}
+    assert path not in opened
 
 
 def test_submit_at_interpreter_exit_is_queued_or_refused(here: Lab) -> None:

@@ -13,11 +13,9 @@ from stoker.store.database import FILE_NAME
 
 
 class _Local(threading.local):
-    """The connections of one thread; they are closed when the thread ends."""
-
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.queues: list[_OwnQueue] = []  # the oldest first
+        self.queues = _OwnQueues()
 
 
 class _OwnQueue(Queue):
@@ -34,10 +32,19 @@ class _OwnQueue(Queue):
     def close(self) -> None:
         self.db.close()
 
+
+class _OwnQueues(list[_OwnQueue]):
+    """The connections of one thread, the oldest first.
+
+    They are closed when the thread ends, and by the thread: only it refers to this list, while an
+    exception may refer to a connection for longer, and other threads cannot close one.
+    """
+
     def __del__(self) -> None:
         try:
-            self.close()
-        except Exception:  # the interpreter is shutting down, or the file was never opened
+            while self:
+                self.pop().close()
+        except Exception:  # the interpreter is shutting down
             pass
 
 
@@ -53,7 +60,7 @@ def thread_queue(settings: Settings, *, creates: bool = True) -> Queue:
     """
     if _local.pid != os.getpid():
         _forked.append(_local.queues)  # closing them here would drop the parent's locks
-        _local.pid, _local.queues = os.getpid(), []
+        _local.pid, _local.queues = os.getpid(), _OwnQueues()
     # Compared, not hashed: settings contain tables.
     queue = next((one for one in _local.queues if one.settings == settings), None)
     if queue is not None and not queue.is_current():
