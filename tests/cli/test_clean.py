@@ -182,7 +182,7 @@ def test_old_database_is_not_copied_while_a_job_runs(lab: Lab) -> None:
     without_auto_vacuum(lab)
     gate = Gate(lab.folder)
     job = lab.submit(gate.wait)
-    gate.wait_for()
+    lab.wait_until(lambda: lab.state(job) == "running")
     done = lab.run("clean")
     assert done.stderr == "the database file was not made smaller: jobs are running\n"
     assert (lab.states(), pragma(lab, "auto_vacuum")) == ({job: "running"}, 0)
