@@ -68,6 +68,24 @@ def test_running_jobs_continue_and_finished_jobs_stay_finished_after_a_repair(
     assert sorted(seen) == sorted(set(seen)), "a job ran twice"
 
 
+def test_running_job_is_adopted_although_the_database_lost_its_start(lab: Lab) -> None:
+    """A shortened write-ahead log is no damage for SQLite: the job is queued again."""
+    gate = Gate(lab.folder)
+    job = lab.submit(f"{gate.wait}; exit 6")
+    (pid,) = gate.wait_for()
+    lab.wait_until(lambda: lab.state(job) == "running")
+    lab.ok("daemon", "stop")
+    with closing(sqlite3.connect(lab.state_dir / "queue.db")) as db, db:
+        db.execute("UPDATE jobs SET state = 'queued', ready = 1, attempt = NULL, attempts = 0")
+        db.execute("DELETE FROM attempts")
+    lab.ok("daemon", "start")
+    lab.wait_until(lambda: lab.state(job) == "running")
+    assert is_alive(pid)
+    gate.open()
+    assert lab.wait(job) == 6
+    assert len(gate.arrived()) == 1
+
+
 def test_running_job_is_adopted_although_the_restored_record_is_older(lab: Lab) -> None:
     """The snapshot has it as waiting; the journal and its processes show that it runs."""
     gate = Gate(lab.folder)

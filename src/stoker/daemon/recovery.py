@@ -8,6 +8,7 @@ runner which are alive, and the kernel which processes belong to an attempt (job
     first process exited, nothing alive       -> finished, with its exit code
     began, nothing alive, no end              -> lost
     never began                               -> back to the queue
+    began, but queued in the database         -> claimed again: the database lost its last commits
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ def recover(
     with loop.db.transaction():
         loop.running.clear()
         failpoint("daemon.during_recovery")
+        for record in began.values():
+            if record.boot == loop.host.boot:
+                _restore_claim(loop, record)
         unfinished = attempts.open_attempts(loop.db)
         orphans.adopt(
             _adoption(
@@ -83,6 +87,28 @@ def recover(
     waits_for_leftovers = any(attempt_id in orphans for attempt_id in exited)
     if not loop.has_unrecorded and not waits_for_leftovers:
         runner.forget_journal()
+
+
+def _restore_claim(loop: Loop, record: JournalBegun) -> None:
+    """Claim an attempt that the runner started and of which the database knows nothing.
+
+    Only a database that lost commits, such as one with a shortened write-ahead log, has its job as
+    waiting: it must not start again.
+    """
+    if attempts.has_begun(loop.db, record.job, record.number):
+        return
+    attempts.claim(
+        loop.db,
+        attempts.Claim(
+            attempt=record.attempt,
+            job=record.job,
+            number=record.number,
+            devices=record.devices,
+            memory=None,
+            at=record.at,
+            boot=record.boot,
+        ),
+    )
 
 
 def _waits_for_its_begin(attempt: attempts.OpenAttempt, record: JournalBegun | None) -> bool:

@@ -122,6 +122,12 @@ def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
     return True
 
 
+def has_begun(db: Database, job: int, number: int) -> bool:
+    """Whether the database knows this attempt of a job, or a later one, or no such job."""
+    found = db.value("SELECT attempts FROM jobs WHERE id = ?", (job,))
+    return found is None or int(str(found)) >= number
+
+
 def claim_columns(claim: Claim) -> tuple[object, ...]:
     """Return the values of CLAIM_COLUMNS."""
     devices = ",".join(map(str, claim.devices))
