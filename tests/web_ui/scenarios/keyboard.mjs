@@ -19,7 +19,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.keyboard.press('h');
   await until(() => fake.jobs.get(21).state === 'held');
   await page.keyboard.press('Enter');
-  await page.waitForSelector('h1');
+  await page.waitForSelector('button >> text=Cancel…');
   assert.match(page.url(), /#\/jobs\/\d+$/);
   await page.keyboard.press('c');
   await page.waitForSelector('dialog[open]');
