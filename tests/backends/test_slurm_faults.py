@@ -473,7 +473,7 @@ def test_worker_that_fails_after_taking_its_chunk_is_tried_a_few_times(
         shown = lab.ok(*words, COLUMNS="500")
         assert problem in shown and "NotADirectoryError" in shown, words
     assert problem in lab.run("doctor").stdout
-    assert [lab.state(job) for job in jobs] == ["queued"] * 2
+    wait_until(lambda: [lab.state(job) for job in jobs] == ["queued"] * 2)
     assert lab.job(jobs[0])["attempts"] == 0
     assert len(lab.allocations()) == tried
     blocked.unlink()
