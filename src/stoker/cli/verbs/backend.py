@@ -17,27 +17,39 @@ from stoker.store import backends
 _ACTIONS = ("add", "ls", "test", "rm")
 
 VERB = Verb(
-        "backend",
-        "backend [ls | add NAME KIND | test NAME | rm NAME]",
-        "Manage backends: other places than this host where jobs run (`submit --on NAME`). KIND is"
-        " slurm or ray.",
-        (
-            Option("--option", "add: option of the backend; for slurm, any option of sbatch:"
-                   " partition=gpu", "K=V", many=True),
-            Option("--folder", "add: folder for logs and outputs of jobs, on a file system that"
-                   " the nodes share (slurm: default in ~/.local/share/stoker)", "DIR"),
-            Option("--gpus", "test: number of GPUs of the probe job (default: 1)", "N", count),
-            Option("--timeout", "test: stop waiting after this long (default: 10m)", "TIME",
-                   lambda text: parse_duration(text, "s")),
+    "backend",
+    "backend [ls | add NAME KIND | test NAME | rm NAME]",
+    "Manage backends: other places than this host where jobs run (`submit --on NAME`). KIND is"
+    " slurm or ray.",
+    (
+        Option(
+            "--option",
+            "add: option of the backend; for slurm, any option of sbatch: partition=gpu",
+            "K=V",
+            many=True,
         ),
-        (
-            ("stoker backend add lab slurm --option partition=gpu", ""),
-            ("stoker backend test lab", "run a probe job and explain what fails"),
-            ("stoker submit --on lab python train.py", ""),
-            ("stoker backend ls", ""),
+        Option(
+            "--folder",
+            "add: folder for logs and outputs of jobs, on a file system that"
+            " the nodes share (slurm: default in ~/.local/share/stoker)",
+            "DIR",
         ),
-        words="actions",
-    )  # fmt: skip
+        Option("--gpus", "test: number of GPUs of the probe job (default: 1)", "N", count),
+        Option(
+            "--timeout",
+            "test: stop waiting after this long (default: 10m)",
+            "TIME",
+            lambda text: parse_duration(text, "s"),
+        ),
+    ),
+    (
+        ("stoker backend add lab slurm --option partition=gpu", ""),
+        ("stoker backend test lab", "run a probe job and explain what fails"),
+        ("stoker submit --on lab python train.py", ""),
+        ("stoker backend ls", ""),
+    ),
+    words="actions",
+)
 
 
 def run(parsed: Parsed) -> int:

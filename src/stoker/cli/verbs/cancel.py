@@ -22,17 +22,24 @@ VERB = Verb(
     (
         Option("--all", "all jobs that have not finished"),
         Option("--now", "send SIGKILL immediately"),
-        Option("--grace", "time between SIGTERM and SIGKILL (default: the job's own; without unit:"
-               " seconds)", "TIME", lambda text: parse_duration(text, "s")),
+        Option(
+            "--grace",
+            "time between SIGTERM and SIGKILL (default: the job's own; without unit: seconds)",
+            "TIME",
+            lambda text: parse_duration(text, "s"),
+        ),
         YES,
         DRY_RUN,
         Option("-q --quiet", "print nothing"),
     ),
-    (("stoker cancel 7", ""), ("stoker cancel waiting", "running jobs continue"),
-     ("stoker cancel --all --dry-run", "")),
+    (
+        ("stoker cancel 7", ""),
+        ("stoker cancel waiting", "running jobs continue"),
+        ("stoker cancel --all --dry-run", ""),
+    ),
     aliases=("kill",),
     words="jobs",
-)  # fmt: skip
+)
 
 
 def run(parsed: Parsed) -> int:

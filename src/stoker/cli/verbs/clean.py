@@ -62,8 +62,14 @@ def run(parsed: Parsed) -> int:
     if parsed["dry_run"] or is_asked(parsed):
         plan = removal_plan(queue.db, ids)
         if parsed["dry_run"]:
-            return print_plan(parsed, f"{plan.words()}, none removed", jobs=ids, removed=[],
-                              kept=sorted(kept), bytes=plan.file_bytes)  # fmt: skip
+            return print_plan(
+                parsed,
+                f"{plan.words()}, none removed",
+                jobs=ids,
+                removed=[],
+                kept=sorted(kept),
+                bytes=plan.file_bytes,
+            )
         if ids and not is_confirmed(parsed, f"remove {plan.words()}", "nothing was removed"):
             return 1
     return _clean_jobs(queue, parsed, ids)

@@ -14,13 +14,19 @@ VERB = Verb(
     "context [OPTIONS] ls | add NAME | use NAME | rm NAME",
     "Name other machines with Stoker, so that `stoker --host NAME` runs commands there.",
     (
-        Option("--host", "what ssh connects to: a host in its config, or user@address", "HOST",
-               filled),
+        Option(
+            "--host", "what ssh connects to: a host in its config, or user@address", "HOST", filled
+        ),
         Option("--dir", "folder on the machine in which commands run (default: ~)", "DIR", filled),
-        Option("--stoker", "path of the program there (default: found in the PATH)", "PATH",
-               filled),
-        Option("--sync-dir", "folder there for the copies of `submit --sync` (default: "
-               f"{boxes.SYNC_FOLDER})", "DIR", filled),
+        Option(
+            "--stoker", "path of the program there (default: found in the PATH)", "PATH", filled
+        ),
+        Option(
+            "--sync-dir",
+            f"folder there for the copies of `submit --sync` (default: {boxes.SYNC_FOLDER})",
+            "DIR",
+            filled,
+        ),
         Option("--ssh-option", "option for ssh, as in `ssh -o`", "KEY=VALUE", filled, many=True),
     ),
     (
@@ -33,7 +39,7 @@ VERB = Verb(
 machine, in this order. Inside a job, only --host does: there, `stoker` means the queue of the
 job.""",
     words="actions",
-)  # fmt: skip
+)
 _ACTIONS = ("ls", "add", "use", "rm")
 
 
@@ -97,14 +103,20 @@ def _list(parsed: Parsed) -> int:
     current = boxes.current_name()
     found = [Box(LOCAL, "")] + [box for _, box in sorted(boxes.saved_boxes().items())]
     if parsed["json"]:
-        rows = [{**box._asdict(), "host": box.host or None, "current": box.name == current}
-                for box in found]  # fmt: skip
+        rows = [
+            {**box._asdict(), "host": box.host or None, "current": box.name == current}
+            for box in found
+        ]
         print_json(contexts=rows)
         return 0
     rows_text = [
-        ("*" if box.name == current else "", box.name, box.host or "(this machine)",
-         "" if box.name == LOCAL else box.dir or "~")
+        (
+            "*" if box.name == current else "",
+            box.name,
+            box.host or "(this machine)",
+            "" if box.name == LOCAL else box.dir or "~",
+        )
         for box in found
-    ]  # fmt: skip
+    ]
     print(table(("", "NAME", "HOST", "DIR"), rows_text))
     return 0

@@ -48,8 +48,10 @@ _STOP_SECONDS = 10.0
 def run(parsed: Parsed) -> int:
     action = parsed.words[0] if parsed.words else "status"
     if action not in _ACTIONS or len(parsed.words) > 1:
-        raise UsageError(f"`{' '.join(parsed.words)}` is not an action of `stoker daemon`",
-                         f"actions: {', '.join(_ACTIONS)}")  # fmt: skip
+        raise UsageError(
+            f"`{' '.join(parsed.words)}` is not an action of `stoker daemon`",
+            f"actions: {', '.join(_ACTIONS)}",
+        )
     if action == "restart":
         return _restart(parsed)
     if action == "stop" and not parsed["cancel"]:
@@ -163,8 +165,10 @@ def _end(folder: str) -> int | None:
         if not starting and locks.holder(folder, locks.DAEMON_LOCK) is None:
             return ended
         time.sleep(0.01)
-    raise Unavailable("something keeps starting a new daemon",
-                      "find out what starts it: ps x | grep stoker.daemon")  # fmt: skip
+    raise Unavailable(
+        "something keeps starting a new daemon",
+        "find out what starts it: ps x | grep stoker.daemon",
+    )
 
 
 def _terminate(folder: str, pid: int) -> None:
@@ -173,8 +177,9 @@ def _terminate(folder: str, pid: int) -> None:
         os.kill(pid, signal.SIGTERM)
     if not _wait_until(lambda: locks.holder(folder, locks.DAEMON_LOCK) != pid, _STOP_SECONDS):
         if process_state(pid) == STOPPED:
-            raise Unavailable(f"the daemon (pid {pid}) is suspended and cannot stop",
-                              f"kill -CONT {pid}")  # fmt: skip
+            raise Unavailable(
+                f"the daemon (pid {pid}) is suspended and cannot stop", f"kill -CONT {pid}"
+            )
         raise Unavailable(
             f"the daemon (pid {pid}) does not stop", f"kill -9 {pid} (no data is lost)"
         )
@@ -243,13 +248,17 @@ def _status(queue: Queue, parsed: Parsed) -> int:
         print(f"boot    {after_boot.words()}")
         return 1
     stopped = facts["stopped"]
-    print(f"daemon is {'suspended' if stopped else 'running'} (pid {facts['pid']},"
-          f" runner {facts['runner_pid'] or '-'})")  # fmt: skip
+    print(
+        f"daemon is {'suspended' if stopped else 'running'} (pid {facts['pid']},"
+        f" runner {facts['runner_pid'] or '-'})"
+    )
     if stopped:
         print(f"hint: continue it with `kill -CONT {facts['pid']}`")
     if facts["runner_stopped"]:
-        print("the runner is suspended: no job starts, and the end of no job is recorded\n"
-              f"hint: continue it with `kill -CONT {facts['runner_pid']}`")  # fmt: skip
+        print(
+            "the runner is suspended: no job starts, and the end of no job is recorded\n"
+            f"hint: continue it with `kill -CONT {facts['runner_pid']}`"
+        )
     print(f"state   {facts['state_dir']}\nlog     {facts['log']}")
     print(f"python  {facts['python'] or 'not known: the daemon is of another release'}")
     print(f"boot    {after_boot.words()}")

@@ -115,15 +115,24 @@ def examine(settings: Settings) -> Iterator[Finding]:
 def _disk(folder: str) -> Iterator[Finding]:
     space = os.statvfs(folder)
     if space.f_flag & os.ST_RDONLY:
-        yield Finding("bad", f"the file system of the state folder `{folder}` is read-only",
-                      "remount it writable; until then no job can be submitted")  # fmt: skip
+        yield Finding(
+            "bad",
+            f"the file system of the state folder `{folder}` is read-only",
+            "remount it writable; until then no job can be submitted",
+        )
     if space.f_files and not space.f_favail:
-        yield Finding("bad", "the disk of the state folder has no inodes left",
-                      "remove files; until then no job can start")  # fmt: skip
+        yield Finding(
+            "bad",
+            "the disk of the state folder has no inodes left",
+            "remove files; until then no job can start",
+        )
     free = shutil.disk_usage(folder).free
     if free < _LOW_DISK:
-        yield Finding("warn", f"only {format_size(free)} free on the disk of the state folder",
-                      "stoker clean --older 7d")  # fmt: skip
+        yield Finding(
+            "warn",
+            f"only {format_size(free)} free on the disk of the state folder",
+            "stoker clean --older 7d",
+        )
     else:
         yield Finding("ok", f"{format_size(free)} free on the disk of the state folder")
 
@@ -136,8 +145,11 @@ def _database(folder: str) -> Iterator[Finding]:
         return
     try:
         for pid in _users_of(os.path.join(folder, f"{FILE_NAME}-wal (deleted)")):
-            yield Finding("bad", f"process {pid} uses a deleted write-ahead log of the queue",
-                          f"the daemon starts again by itself; others: kill {pid}")  # fmt: skip
+            yield Finding(
+                "bad",
+                f"process {pid} uses a deleted write-ahead log of the queue",
+                f"the daemon starts again by itself; others: kill {pid}",
+            )
         problem = db.first_problem()
         if problem is not None:
             yield Finding("bad", f"the database is damaged: {problem}", "stoker doctor --repair")
@@ -145,24 +157,34 @@ def _database(folder: str) -> Iterator[Finding]:
             yield Finding("ok", f"database intact, schema {SCHEMA_VERSION}")
         ahead = unknown_jobs(folder, db)
         if ahead:
-            yield Finding("bad", f"the database lacks records: job {id_ranges(ahead)} was started,"
-                          " but is not in it", "stoker doctor --repair")  # fmt: skip
+            yield Finding(
+                "bad",
+                f"the database lacks records: job {id_ranges(ahead)} was started, but is not in it",
+                "stoker doctor --repair",
+            )
         yield from _idle_gpus(db)
         for row in backends.backends(db):
             if row.problem is not None:
-                yield Finding("bad", f"the backend {row.name} has a problem: {row.problem}",
-                              f"stoker backend test {row.name}")  # fmt: skip
+                yield Finding(
+                    "bad",
+                    f"the backend {row.name} has a problem: {row.problem}",
+                    f"stoker backend test {row.name}",
+                )
         with db.transaction():
             pass
         _write_file(folder)
     except OSError as error:
-        yield Finding("bad", f"cannot write to the state folder: {error.strerror}",
-                      "until that is fixed, no job can be submitted")  # fmt: skip
+        yield Finding(
+            "bad",
+            f"cannot write to the state folder: {error.strerror}",
+            "until that is fixed, no job can be submitted",
+        )
     except (Error, sqlite3.Error) as error:
         users = ", ".join(map(str, _users_of(os.path.join(folder, FILE_NAME))))
         why = error.message if isinstance(error, Error) else error
-        yield Finding("bad", f"cannot write to the database: {why}",
-                      f"processes that have it open: {users}")  # fmt: skip
+        yield Finding(
+            "bad", f"cannot write to the database: {why}", f"processes that have it open: {users}"
+        )
     finally:
         db.close()
     known = backups.newest(folder)
@@ -189,9 +211,12 @@ def _idle_gpus(db: Database) -> Iterator[Finding]:
         return
     times = "once" if count.occasions == 1 else f"{count.occasions} times"
     at = time.strftime("%Y-%m-%d %H:%M", time.localtime(count.last_at))
-    yield Finding("warn", f"a GPU was idle {times} while a job could run,"
-                  f" {format_duration(count.seconds)} in total, last at {at}",
-                  "this is a defect of Stoker: report it with the file daemon.log")  # fmt: skip
+    yield Finding(
+        "warn",
+        f"a GPU was idle {times} while a job could run,"
+        f" {format_duration(count.seconds)} in total, last at {at}",
+        "this is a defect of Stoker: report it with the file daemon.log",
+    )
 
 
 def _users_of(path: str) -> list[int]:
@@ -223,24 +248,37 @@ def _daemon(folder: str) -> Iterator[Finding]:
     for what, pid, effect in _processes_of(folder, daemon, runner):
         if process_state(pid) == STOPPED:
             suspended = True
-            yield Finding("bad", f"the {what} (pid {pid}) is suspended: {effect}",
-                          f"kill -CONT {pid}")  # fmt: skip
+            yield Finding(
+                "bad", f"the {what} (pid {pid}) is suspended: {effect}", f"kill -CONT {pid}"
+            )
     if daemon is None or suspended:
         return
     answers = _answers(folder)
     if runner is not None and not os.path.exists(os.path.join(folder, "runner.sock")):
         hint = "stoker daemon restart" if answers else f"kill -9 {runner}"
-        yield Finding("bad", f"the socket of the runner (pid {runner}) was removed",
-                      f"{hint}   (jobs continue)")  # fmt: skip
+        yield Finding(
+            "bad",
+            f"the socket of the runner (pid {runner}) was removed",
+            f"{hint}   (jobs continue)",
+        )
     elif not answers:
-        yield Finding("bad", f"the daemon (pid {daemon}) does not respond",
-                      f"kill -9 {daemon} && stoker daemon start   (jobs continue)")  # fmt: skip
+        yield Finding(
+            "bad",
+            f"the daemon (pid {daemon}) does not respond",
+            f"kill -9 {daemon} && stoker daemon start   (jobs continue)",
+        )
     elif (problem := status.problem(folder)) is not None:
-        yield Finding("bad", f"the daemon reports: {problem}",
-                      "it continues as soon as it can write to the state folder")  # fmt: skip
+        yield Finding(
+            "bad",
+            f"the daemon reports: {problem}",
+            "it continues as soon as it can write to the state folder",
+        )
     elif runner is None:
-        yield Finding("warn", f"daemon (pid {daemon}) is running, but has no runner yet",
-                      "check again; if that does not help: stoker daemon restart")  # fmt: skip
+        yield Finding(
+            "warn",
+            f"daemon (pid {daemon}) is running, but has no runner yet",
+            "check again; if that does not help: stoker daemon restart",
+        )
     else:
         yield Finding("ok", f"daemon (pid {daemon}) and runner (pid {runner}) are running")
         python = _read(folder, lambda db: meta.get_meta(db, "daemon_python"))
@@ -311,8 +349,11 @@ def _processes() -> Iterator[Finding]:
     if tagged:
         yield Finding("ok", "child processes inherit the tag of their job (RLIMIT_LOCKS)")
     else:
-        yield Finding("bad", "child processes do not inherit resource limits",
-                      "processes that detach from their job cannot be found")  # fmt: skip
+        yield Finding(
+            "bad",
+            "child processes do not inherit resource limits",
+            "processes that detach from their job cannot be found",
+        )
     try:
         os.close(os.pidfd_open(os.getpid()))
         yield Finding("ok", "process file descriptors are available (pidfd)")
@@ -343,9 +384,10 @@ def _job_limits(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", f"--cpus and --mem are limits, in the cgroup `{parent}`")
     elif settings.limits:
         yield Finding(
-            "warn", f"--cpus and --mem are reserved, but not enforced: {problem}",
+            "warn",
+            f"--cpus and --mem are reserved, but not enforced: {problem}",
             "systemd-run --user --scope -p Delegate=yes stoker daemon restart, or set `cgroup`",
-        )  # fmt: skip
+        )
     else:
         why = "" if problem is None else f", and cannot be here: {problem}"
         yield Finding("ok", f'--cpus and --mem are reserved, not enforced (limits = "off"){why}')
@@ -366,8 +408,11 @@ def _logout() -> Iterator[Finding]:
         except OSError:
             continue
     if kills and not lingers:
-        yield Finding("bad", "systemd kills your jobs at logout (KillUserProcesses=yes)",
-                      "loginctl enable-linger")  # fmt: skip
+        yield Finding(
+            "bad",
+            "systemd kills your jobs at logout (KillUserProcesses=yes)",
+            "loginctl enable-linger",
+        )
     else:
         yield Finding("ok", "jobs continue after logout")
 
@@ -382,13 +427,15 @@ def _boot(settings: Settings) -> Iterator[Finding]:
         yield Finding("warn", f"start after a reboot: {error.message}", error.hint or "")
         return
     if found.how is None:
-        yield Finding("warn", "the daemon is not started after a reboot of this host",
-                      "stoker daemon enable")  # fmt: skip
+        yield Finding(
+            "warn", "the daemon is not started after a reboot of this host", "stoker daemon enable"
+        )
     elif found.lingers is False:
         yield Finding(
-            "bad", "systemd starts the daemon at your login, and kills jobs at your logout",
+            "bad",
+            "systemd starts the daemon at your login, and kills jobs at your logout",
             "loginctl enable-linger",
-        )  # fmt: skip
+        )
     else:
         yield Finding("ok", f"the daemon is {found.words()}")
 
@@ -435,8 +482,11 @@ def _devices(settings: Settings) -> Iterator[Finding]:
 
         sample = sample_once()
         if sample.gpus is None:
-            yield Finding("bad", f"no GPU can be used: {sample.error}",
-                          "CPU jobs continue; GPU jobs start when the driver responds")  # fmt: skip
+            yield Finding(
+                "bad",
+                f"no GPU can be used: {sample.error}",
+                "CPU jobs continue; GPU jobs start when the driver responds",
+            )
             return
         for gpu in sample.gpus:
             problem = lease_problem(gpu, settings)
@@ -450,5 +500,8 @@ def _devices(settings: Settings) -> Iterator[Finding]:
         yield Finding("ok", f"{plural(len(devices), 'GPU')}: {names}{_connections(devices)}")
         yield from _mps(settings, devices)
     else:
-        yield Finding("ok", f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
-                      "STOKER_DEVICES=4 simulates four GPUs")  # fmt: skip
+        yield Finding(
+            "ok",
+            f"no GPU found; CPU jobs run {cpu_slots(settings)} at a time",
+            "STOKER_DEVICES=4 simulates four GPUs",
+        )

@@ -199,8 +199,10 @@ def _edit_array(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
             "`--array-limit` is a change of the whole array and excludes other changes",
             "make the other changes with a second command",
         )
-    arrays = {(row.batch if row.array_index is not None else None)
-              for row in job_queries.jobs(queue.db, ids)}  # fmt: skip
+    arrays = {
+        (row.batch if row.array_index is not None else None)
+        for row in job_queries.jobs(queue.db, ids)
+    }
     if len(arrays) != 1 or None in arrays:
         raise UsageError(
             "`--array-limit` needs the jobs of one array",

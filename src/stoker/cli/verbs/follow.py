@@ -163,9 +163,13 @@ def stream_output(
         drain(log.watch)
         sink.update()
     sink.finish(
-        JobEnd(row.state, views.result_words(row, queue.db), views.exit_code(row),
-               views.signal_number(row))
-    )  # fmt: skip
+        JobEnd(
+            row.state,
+            views.result_words(row, queue.db),
+            views.exit_code(row),
+            views.signal_number(row),
+        )
+    )
 
 
 class _OpenLog:

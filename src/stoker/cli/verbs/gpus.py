@@ -59,8 +59,11 @@ def run(parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch
 
-        return watch(queue, lambda room: _text(queue, parsed),
-                     (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip
+        return watch(
+            queue,
+            lambda room: _text(queue, parsed),
+            (lambda: _as_json(queue, parsed)) if parsed["json"] else None,
+        )
     if parsed["json"]:
         print_json(**_as_json(queue, parsed))
     else:
@@ -116,9 +119,12 @@ def _as_json(queue: Queue, parsed: Parsed) -> dict[str, Any]:
     gpus, error = _gpus(queue)
     host = load_host_view(queue.db, queue.settings).as_json()
     return {
-        "gpus": [gpu.as_json() for gpu in gpus], "gpu_error": error, "host": host, "nodes": nodes,
+        "gpus": [gpu.as_json() for gpu in gpus],
+        "gpu_error": error,
+        "host": host,
+        "nodes": nodes,
         "idle_with_runnable_job": idle_count(queue.db).as_json(),
-    }  # fmt: skip
+    }
 
 
 def _text(queue: Queue, parsed: Parsed) -> str:
@@ -153,16 +159,28 @@ def _render(found: tuple[list[GpuView], str | None], is_verbose: bool) -> str:
     rows: list[tuple[object, ...]] = []
     has_slots = any(gpu.device.slots > 1 for gpu in gpus)
     header = (
-        "GPU", "MODEL", "MEMORY", "UTIL", "TEMP", *(("SLOTS",) if has_slots else ()),
-        *(("NUMA", "NEAR CPUS", "NVLINK") if is_verbose else ()), "STATE", "USED BY",
-    )  # fmt: skip
+        "GPU",
+        "MODEL",
+        "MEMORY",
+        "UTIL",
+        "TEMP",
+        *(("SLOTS",) if has_slots else ()),
+        *(("NUMA", "NEAR CPUS", "NVLINK") if is_verbose else ()),
+        "STATE",
+        "USED BY",
+    )
     names = {gpu.device.uuid: gpu.device.visible for gpu in gpus}
     for gpu in gpus:
         facts = (
-            gpu.device.visible, gpu.device.model or "-", gpu.memory_words(), gpu.load_words(),
-            gpu.temperature_words(), *((gpu.device.slots,) if has_slots else ()),
-            *(_connections(gpu.device, names) if is_verbose else ()), gpu.state,
-        )  # fmt: skip
+            gpu.device.visible,
+            gpu.device.model or "-",
+            gpu.memory_words(),
+            gpu.load_words(),
+            gpu.temperature_words(),
+            *((gpu.device.slots,) if has_slots else ()),
+            *(_connections(gpu.device, names) if is_verbose else ()),
+            gpu.state,
+        )
         users = gpu.user_words()
         rows.append((*facts, users[0] if users else "-"))
         rows += [(*("" for _ in facts), line) for line in users[1:]]
@@ -204,13 +222,18 @@ def _change(queue: Queue, parsed: Parsed) -> int:
         else:
             queue.change_device_settings(device.uuid, share=share)
     them = "it" if len(devices) == 1 else "them"
-    done = {"drain": "drained: running jobs finish, no more jobs start",
-            "restore": f"restored: jobs can start on {them}",
-            "share": "shared by time slices" if share == TIME else "shared under MPS",
-            "slots": f"set to {plural(slots or 0, 'slot')}"}[action]  # fmt: skip
+    done = {
+        "drain": "drained: running jobs finish, no more jobs start",
+        "restore": f"restored: jobs can start on {them}",
+        "share": "shared by time slices" if share == TIME else "shared under MPS",
+        "slots": f"set to {plural(slots or 0, 'slot')}",
+    }[action]
     names = ", ".join(device.visible for device in devices)
-    report_change(as_json(changed=[device.uuid for device in devices]) if parsed["json"] else
-                  f"{plural_word(len(devices), 'GPU')} {names} {done}")  # fmt: skip
+    report_change(
+        as_json(changed=[device.uuid for device in devices])
+        if parsed["json"]
+        else f"{plural_word(len(devices), 'GPU')} {names} {done}"
+    )
     return 0
 
 

@@ -92,9 +92,14 @@ def stream(parsed: Parsed, settings: dict[str, int]) -> int:
     job = settings["job"] or _selected(queue, parsed.words)
     start = LogPosition(settings["attempt"], settings["offset"])
     stream_output(
-        queue, job, lambda row: _path(queue, row, parsed), StreamSink(job),
-        lines=parsed["lines"], tail_start=_tail_start, start=start,
-    )  # fmt: skip
+        queue,
+        job,
+        lambda row: _path(queue, row, parsed),
+        StreamSink(job),
+        lines=parsed["lines"],
+        tail_start=_tail_start,
+        start=start,
+    )
     return 0
 
 

@@ -31,40 +31,49 @@ if TYPE_CHECKING:
     from stoker.core.policy.forecast_error import StartForecast
 
 VERB = Verb(
-        "ls",
-        "ls [OPTIONS] [JOB...]",
-        "List jobs: all unfinished ones and the latest finished ones, or those that JOB selects.",
-        (
-            Option("-s --state", "only jobs in this state (or waiting, active, final, all)",
-                   "STATE", many=True),
-            Option("-T --tag", "only jobs with this tag", "TAG"),
-            Option("--starred", "only jobs with a star"),
-            Option("--name", "only jobs with this name", "NAME", completes="names"),
-            Option("--on", "only jobs on this backend; local is this host", "NAME"),
-            Option("-n --limit", "list at most N jobs (default: 50)", "N", count),
-            Option("--where", "only jobs that match: 'state == \"failed\" and duration > \"1h\"'",
-                   "EXPR", many=True),
-            Option("--sort", "sort by columns: -duration (largest first), name,-metric.loss",
-                   "COLUMNS"),
-            Option("--columns", "show these columns: id,state,cause,metric.loss", "COLUMNS"),
-            Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
+    "ls",
+    "ls [OPTIONS] [JOB...]",
+    "List jobs: all unfinished ones and the latest finished ones, or those that JOB selects.",
+    (
+        Option(
+            "-s --state",
+            "only jobs in this state (or waiting, active, final, all)",
+            "STATE",
+            many=True,
         ),
-        (
-            ("stoker ls", ""),
-            ("stoker ls --state failed --json | jq '.jobs[].id'", ""),
-            ("stoker ls 10-20", ""),
-            ("stoker ls --where 'cause == \"gpu_oom\" and submitted > \"2d ago\"'", ""),
-            ("stoker ls --where 'metric.loss < 0.3' --sort metric.loss", ""),
+        Option("-T --tag", "only jobs with this tag", "TAG"),
+        Option("--starred", "only jobs with a star"),
+        Option("--name", "only jobs with this name", "NAME", completes="names"),
+        Option("--on", "only jobs on this backend; local is this host", "NAME"),
+        Option("-n --limit", "list at most N jobs (default: 50)", "N", count),
+        Option(
+            "--where",
+            'only jobs that match: \'state == "failed" and duration > "1h"\'',
+            "EXPR",
+            many=True,
         ),
-        """The text in brackets before a command says how the job ended, what it waits for
+        Option(
+            "--sort", "sort by columns: -duration (largest first), name,-metric.loss", "COLUMNS"
+        ),
+        Option("--columns", "show these columns: id,state,cause,metric.loss", "COLUMNS"),
+        Option("-w --watch", "refresh until Ctrl-C; with --json, print a line for each change"),
+    ),
+    (
+        ("stoker ls", ""),
+        ("stoker ls --state failed --json | jq '.jobs[].id'", ""),
+        ("stoker ls 10-20", ""),
+        ('stoker ls --where \'cause == "gpu_oom" and submitted > "2d ago"\'', ""),
+        ("stoker ls --where 'metric.loss < 0.3' --sort metric.loss", ""),
+    ),
+    """The text in brackets before a command says how the job ended, what it waits for
 (`[behind 4 jobs · GPU 2 reserved for 25]`, `[after 7]`, `[begins 15:40]`, `[retry in 20s]`; `stoker
 why` says more), or how far it is: the progress and the newest metric that it reports, and when it
 likely ends (ETA). In the GPU column, (2) means that a waiting job requests two GPUs, and `lab
 n2:0,1` that a job runs on node n2 of the backend `lab`. In the NAME column, `7_3` is index 3 of
 array 7, and `*` marks jobs with a star. `stoker help selectors` explains JOB. `--where` and
 `--sort` search all jobs; docs/tables.md lists the columns. Metrics are those of finished jobs.""",
-        words="jobs",
-    )  # fmt: skip
+    words="jobs",
+)
 
 
 def run(parsed: Parsed) -> int:
@@ -72,8 +81,11 @@ def run(parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch
 
-        return watch(queue, lambda room: _watched(queue, parsed, room),
-                     (lambda: _as_json(queue, parsed)) if parsed["json"] else None)  # fmt: skip
+        return watch(
+            queue,
+            lambda room: _watched(queue, parsed, room),
+            (lambda: _as_json(queue, parsed)) if parsed["json"] else None,
+        )
     if parsed["json"]:
         found = _as_json(queue, parsed, has_starts=True)
         found["truncated"] = is_cut = _is_cut(queue, parsed, len(found["jobs"]))
@@ -166,9 +178,14 @@ def rows_for(
     if parsed.words:
         return _chosen(queue, parsed, states, limit)
     return views.listed_jobs(
-        queue.db, states=states, limit=limit, tag=parsed["tag"], name=parsed["name"],
-        backend=_backend(parsed), starred=bool(parsed["starred"]),
-    )  # fmt: skip
+        queue.db,
+        states=states,
+        limit=limit,
+        tag=parsed["tag"],
+        name=parsed["name"],
+        backend=_backend(parsed),
+        starred=bool(parsed["starred"]),
+    )
 
 
 def _chosen(

@@ -109,11 +109,16 @@ def _described(targets: Targets) -> str:
 def _print(queue: Queue, targets: Targets, parsed: Parsed, *, is_previous: bool) -> int:
     known = [(name, note_of(queue, name)) for name in _names(targets)]
     if parsed["json"]:
-        print_json(notes=[
-            {"job": None if isinstance(name, str) else name,
-             "sweep": name if isinstance(name, str) else None, **full_note_json(one)}
-            for name, one in known
-        ])  # fmt: skip
+        print_json(
+            notes=[
+                {
+                    "job": None if isinstance(name, str) else name,
+                    "sweep": name if isinstance(name, str) else None,
+                    **full_note_json(one),
+                }
+                for name, one in known
+            ]
+        )
         return 0
     texts = []
     for name, one in known:

@@ -28,29 +28,29 @@ _ACTIONS = {
 _SHOWN = 20
 
 VERB = Verb(
-        "notify",
-        "notify [OPTIONS] [ls | add NAME [URL] | rm NAME | test [NAME] | log | retry]",
-        "Manage places for notifications, and see what was sent (`submit --notify WHEN[:WHERE]`).",
-        (
-            Option("--default", "add: a place for notifications that name none"),
-            Option("--force", "add: replace the place with this name"),
-            Option("-n --lines", f"log: number of messages (default: {_SHOWN})", "N", positive),
-            Option("--failed", "log: only messages that were not sent"),
-        ),
-        (
-            ("stoker notify add phone ntfy://my-topic", "through Apprise: stoker[notify]"),
-            ("stoker notify add lab https://example.org/hook", "POST as JSON"),
-            ("stoker notify add mail mailto:you@example.org", "by sendmail; also smtp://"),
-            ("stoker notify add beep 'command:~/bin/beep'", "facts in STOKER_NOTIFY_*"),
-            ("stoker notify test phone", ""),
-            ("stoker submit --notify failure:phone python train.py", ""),
-            ("stoker notify log --failed", ""),
-        ),
-        """Addresses are secrets: they are stored in the settings file, which only you may read, and
+    "notify",
+    "notify [OPTIONS] [ls | add NAME [URL] | rm NAME | test [NAME] | log | retry]",
+    "Manage places for notifications, and see what was sent (`submit --notify WHEN[:WHERE]`).",
+    (
+        Option("--default", "add: a place for notifications that name none"),
+        Option("--force", "add: replace the place with this name"),
+        Option("-n --lines", f"log: number of messages (default: {_SHOWN})", "N", positive),
+        Option("--failed", "log: only messages that were not sent"),
+    ),
+    (
+        ("stoker notify add phone ntfy://my-topic", "through Apprise: stoker[notify]"),
+        ("stoker notify add lab https://example.org/hook", "POST as JSON"),
+        ("stoker notify add mail mailto:you@example.org", "by sendmail; also smtp://"),
+        ("stoker notify add beep 'command:~/bin/beep'", "facts in STOKER_NOTIFY_*"),
+        ("stoker notify test phone", ""),
+        ("stoker submit --notify failure:phone python train.py", ""),
+        ("stoker notify log --failed", ""),
+    ),
+    """Addresses are secrets: they are stored in the settings file, which only you may read, and
 never shown. `add NAME` without URL asks for it, or reads it from stdin, so that it is not in the
 history of your shell. `retry` sends messages again that were given up.""",
-        words="actions",
-    )  # fmt: skip
+    words="actions",
+)
 
 
 def run(parsed: Parsed) -> int:
@@ -100,9 +100,10 @@ def _add(parsed: Parsed, name: str, url: str) -> int:
     if name in places:
         words += f"\nnotifications that do not name a place go to: {', '.join(places)}"
     return print_change(
-        parsed, f"{words}\ntry it with: stoker notify test {name}",
+        parsed,
+        f"{words}\ntry it with: stoker notify test {name}",
         place={"name": name, "kind": kind_of(url), "url": masked(url)},
-    )  # fmt: skip
+    )
 
 
 def _asked(name: str) -> str:

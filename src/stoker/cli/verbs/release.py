@@ -12,9 +12,13 @@ from stoker.errors import Conflict
 from stoker.store import job_queries
 
 VERB = Verb(
-    "release", "release JOB...", "Let held jobs start.", (), (("stoker release all", ""),),
+    "release",
+    "release JOB...",
+    "Let held jobs start.",
+    (),
+    (("stoker release all", ""),),
     words="jobs",
-)  # fmt: skip
+)
 
 
 def run(parsed: Parsed) -> int:

@@ -22,22 +22,33 @@ VERB = Verb(
     "rerun [OPTIONS] [JOB...]",
     "Submit finished jobs again, as new jobs with the same request or a changed one.",
     (
-        Option("--failed", "all failed and lost jobs, and jobs cancelled because of them, that were"
-               " not rerun yet"),
-        Option("--same-code", "run them with the code that they were submitted with: in the same"
-               " snapshot, or only if their folder has not changed"),
+        Option(
+            "--failed",
+            "all failed and lost jobs, and jobs cancelled because of them, that were not rerun yet",
+        ),
+        Option(
+            "--same-code",
+            "run them with the code that they were submitted with: in the same"
+            " snapshot, or only if their folder has not changed",
+        ),
         Option("--hold", "hold the new jobs, for example to edit them first"),
-        Option("--resume", "continue from the checkpoints of the old job: the new job finds them in"
-               " its $STOKER_CHECKPOINT_DIR"),
+        Option(
+            "--resume",
+            "continue from the checkpoints of the old job: the new job finds them in"
+            " its $STOKER_CHECKPOINT_DIR",
+        ),
         YES,
         DRY_RUN,
         *(option for option in edit.VERB.options if option.key != "array_limit"),
     ),
-    (("stoker rerun 7", ""), ("stoker rerun --failed", ""),
-     ("stoker rerun 7 --time-limit 8h --resume", "a changed request, and the old checkpoints"),
-     ("stoker rerun 7 --same-code", "refuses if the code has changed, unless it has a snapshot")),
+    (
+        ("stoker rerun 7", ""),
+        ("stoker rerun --failed", ""),
+        ("stoker rerun 7 --time-limit 8h --resume", "a changed request, and the old checkpoints"),
+        ("stoker rerun 7 --same-code", "refuses if the code has changed, unless it has a snapshot"),
+    ),
     words="jobs",
-)  # fmt: skip
+)
 
 
 def run(parsed: Parsed) -> int:

@@ -46,8 +46,14 @@ def run(parsed: Parsed) -> int:
     if parsed["dry_run"] or is_asked(parsed):
         plan = removal_plan(queue.db, finished)
         if parsed["dry_run"]:
-            return print_plan(parsed, f"{plan.words()}, none removed", jobs=finished, removed=[],
-                              kept=sorted(kept), bytes=plan.file_bytes)  # fmt: skip
+            return print_plan(
+                parsed,
+                f"{plan.words()}, none removed",
+                jobs=finished,
+                removed=[],
+                kept=sorted(kept),
+                bytes=plan.file_bytes,
+            )
         if finished and not is_confirmed(parsed, f"remove {plan.words()}", "nothing was removed"):
             return 1
     removal = queue.removal()

@@ -43,36 +43,47 @@ if TYPE_CHECKING:
     from stoker.sweeps.spec import SweepSpec
 
 VERB = Verb(
-        "run",
-        "run [OPTIONS] FILE | - | [--] COMMAND...",
-        "Run jobs in the foreground, without the daemon: one at a time on each GPU.",
-        (
-            Option("-g --devices", "GPUs to use: 0,1,1,2; repeat a GPU to run more jobs on it at"
-                   " once, 0+1 is a pair", "LIST"),
-            Option("--gpu-file", "file with the GPUs to use; it may change while jobs run", "FILE"),
-            Option("-j --jobs", "maximum number of CPU jobs to run at once (default: number of"
-                   " cores)", "N", positive),
-            Option("-f --file", "job file, or - for stdin", "FILE"),
-            Option("-l --log-dir", "folder for logs and records", "DIR", filled),
-            Option("--stream", "print the output of jobs instead of writing log files"),
-            Option("--resume", "skip jobs that succeeded in an earlier run of the same file"),
-            Option("-q --quiet", "do not show progress"),
-            Option("-it --interactive", "run a command on this terminal as a job of the queue; see"
-                   " `stoker shell --help`"),
-            IDLE,
-            *RUN_FLAGS,
+    "run",
+    "run [OPTIONS] FILE | - | [--] COMMAND...",
+    "Run jobs in the foreground, without the daemon: one at a time on each GPU.",
+    (
+        Option(
+            "-g --devices",
+            "GPUs to use: 0,1,1,2; repeat a GPU to run more jobs on it at once, 0+1 is a pair",
+            "LIST",
         ),
-        (
-            ("stoker run --devices 0,1 jobs.txt", ""),
-            ("stoker run --devices 0,0,1 --resume jobs.txt", "two jobs at a time on GPU 0"),
-            ("stoker run --devices 0,1 sweep.toml",
-             "a sweep; a second run starts only the missing trials"),
-            ("tail -f -n 0 queue | stoker run --devices 0,1 -", "run lines appended to a file"),
-            ("stoker run python train.py", "one command: prints its output, returns its exit code"),
-            ("stoker run -it python", "on this terminal, as soon as a GPU is free"),
-            ("stoker run --on lab jobs.txt", "on a backend; see `stoker backend`"),
+        Option("--gpu-file", "file with the GPUs to use; it may change while jobs run", "FILE"),
+        Option(
+            "-j --jobs",
+            "maximum number of CPU jobs to run at once (default: number of cores)",
+            "N",
+            positive,
         ),
-        """A file or stdin has one job per line; the exit code is the number of failed jobs, or 101
+        Option("-f --file", "job file, or - for stdin", "FILE"),
+        Option("-l --log-dir", "folder for logs and records", "DIR", filled),
+        Option("--stream", "print the output of jobs instead of writing log files"),
+        Option("--resume", "skip jobs that succeeded in an earlier run of the same file"),
+        Option("-q --quiet", "do not show progress"),
+        Option(
+            "-it --interactive",
+            "run a command on this terminal as a job of the queue; see `stoker shell --help`",
+        ),
+        IDLE,
+        *RUN_FLAGS,
+    ),
+    (
+        ("stoker run --devices 0,1 jobs.txt", ""),
+        ("stoker run --devices 0,0,1 --resume jobs.txt", "two jobs at a time on GPU 0"),
+        (
+            "stoker run --devices 0,1 sweep.toml",
+            "a sweep; a second run starts only the missing trials",
+        ),
+        ("tail -f -n 0 queue | stoker run --devices 0,1 -", "run lines appended to a file"),
+        ("stoker run python train.py", "one command: prints its output, returns its exit code"),
+        ("stoker run -it python", "on this terminal, as soon as a GPU is free"),
+        ("stoker run --on lab jobs.txt", "on a backend; see `stoker backend`"),
+    ),
+    """A file or stdin has one job per line; the exit code is the number of failed jobs, or 101
 for more than 100. For a single command, it is the exit code of the command.
 
   Ctrl-C                   start no more jobs, let running jobs finish; exit code 130
@@ -81,12 +92,21 @@ for more than 100. For a single command, it is the exit code of the command.
 
 Jobs that never started do not count as failed; stderr says how many there are, and --resume runs
 them.""",
-        keeps_words=True,
-        words="files",
-    )  # fmt: skip
+    keeps_words=True,
+    words="files",
+)
 # Options of foreground runs, which jobs of the queue do not have.
-_FOREGROUND = ("devices", "gpu_file", "jobs", "file", "log_dir", "stream", "resume", "json",
-               *(one.key for one in RUN_FLAGS if one.key in NOT_INTERACTIVE))  # fmt: skip
+_FOREGROUND = (
+    "devices",
+    "gpu_file",
+    "jobs",
+    "file",
+    "log_dir",
+    "stream",
+    "resume",
+    "json",
+    *(one.key for one in RUN_FLAGS if one.key in NOT_INTERACTIVE),
+)
 # Extensions of the files of jobs in a log folder.
 _KINDS = ("log", "jsonl", "progress", "stop", "requeue")
 
@@ -137,8 +157,14 @@ def run(parsed: Parsed) -> int:
         from stoker.cli.run.run_sweep import SweepSource
 
         base = sweep_base(settings, usable_devices(gpus), sweep, parsed, in_foreground=True)
-        source = SweepSource(db, folder, sweep, base, max_parallel_jobs(gpus, parsed, settings),
-                             retries_failed=bool(parsed["resume"]))  # fmt: skip
+        source = SweepSource(
+            db,
+            folder,
+            sweep,
+            base,
+            max_parallel_jobs(gpus, parsed, settings),
+            retries_failed=bool(parsed["resume"]),
+        )
     elif path is None:
         source = WordSource(specs.command(parsed.words, is_argv=parsed.dashed))
     else:
@@ -151,11 +177,16 @@ def run(parsed: Parsed) -> int:
     slots = parsed["jobs"] or cpu_slots(settings)
     host = Host(slots, boot_id(), resources=host_resources(settings))
     foreground = Foreground(
-        db, source, host, gpus, settings._replace(state_dir=folder), screen,
+        db,
+        source,
+        host,
+        gpus,
+        settings._replace(state_dir=folder),
+        screen,
         lambda job, number: None if streams else run_log_path(folder, job, number),
         lambda job: os.path.join(folder, str(job)),
         cancels_at_once=path is None,
-    )  # fmt: skip
+    )
     screen.foreground = foreground
     foreground.work(screen.redraw)
     screen.close()
@@ -226,8 +257,11 @@ def _file_of(parsed: Parsed) -> str | None:
             return "-"
         if _is_job_file(words[0]):
             return words[0]
-        if os.path.exists(words[0]) and not os.path.isfile(words[0]) \
-                and not os.path.isdir(words[0]):  # a FIFO  # fmt: skip
+        if (
+            os.path.exists(words[0])
+            and not os.path.isfile(words[0])
+            and not os.path.isdir(words[0])
+        ):  # a FIFO
             return words[0]
     return None
 
@@ -267,8 +301,10 @@ def _lock(folder: str, settings: Settings) -> int:
         return locks.take(folder, locks.RUN_LOCK)
     except Conflict:
         holder = locks.holder(folder, locks.RUN_LOCK)
-        raise Conflict(f"another run uses `{folder}` (pid {holder})",
-                       "wait until it ends, or use another --log-dir") from None  # fmt: skip
+        raise Conflict(
+            f"another run uses `{folder}` (pid {holder})",
+            "wait until it ends, or use another --log-dir",
+        ) from None
 
 
 def _remove_last_run(folder: str) -> None:

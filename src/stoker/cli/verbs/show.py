@@ -30,10 +30,16 @@ from stoker.store.profiles import shared_speeds
 
 # Fields in an `edited` event, as users know them.
 _EDITED = {
-    "argv": "command", "shell": "command", "time_limit": "time limit", "request": "request",
-    "eligible_at": "begin time", "cwd": "directory", "env": "environment", "after": "dependencies",
+    "argv": "command",
+    "shell": "command",
+    "time_limit": "time limit",
+    "request": "request",
+    "eligible_at": "begin time",
+    "cwd": "directory",
+    "env": "environment",
+    "after": "dependencies",
     "notify": "notifications",
-}  # fmt: skip
+}
 
 VERB = Verb(
     "show",
@@ -126,8 +132,13 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("tags", ", ".join(job_queries.tags(queue.db, row.id))),
         ("star", "yes" if note.starred else ""),
         ("group", row.group or ""),
-        ("after", ", ".join(f"{n}:{c}" + (" (met)" if m else "")
-                            for n, c, m in job_queries.dependencies(queue.db, row.id))),
+        (
+            "after",
+            ", ".join(
+                f"{n}:{c}" + (" (met)" if m else "")
+                for n, c, m in job_queries.dependencies(queue.db, row.id)
+            ),
+        ),
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
         ("retries", f"{row.retries}" if row.retries else ""),
         ("restartable", "yes" if row.restartable else ""),
@@ -151,7 +162,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("stderr", err or ""),
         ("files", _files(queue, row)),
         ("rerun of", str(row.rerun_of or "")),
-    ]  # fmt: skip
+    ]
     text = "\n".join(
         f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-"
     )

@@ -113,9 +113,20 @@ def run(parsed: Parsed) -> int:
         print_json(simulations=records)
     else:
         rows = [_row(record) for record in records]
-        header = ("GPUS", "POLICY", *(("USER", "COUNT") if has_users else ()),
-                  *(("JOBS",) if has_kinds else ()), "WAIT MEAN", "P50", "P95",
-                  "P99", "MAX", "MAKESPAN", "UTIL", "SIM TIME")  # fmt: skip
+        header = (
+            "GPUS",
+            "POLICY",
+            *(("USER", "COUNT") if has_users else ()),
+            *(("JOBS",) if has_kinds else ()),
+            "WAIT MEAN",
+            "P50",
+            "P95",
+            "P99",
+            "MAX",
+            "MAKESPAN",
+            "UTIL",
+            "SIM TIME",
+        )
         print(table(header, rows))
     return code
 
@@ -190,14 +201,19 @@ def _read(path: str) -> list[TraceJob]:
             missing = {"submit_s", "duration_s", "gpus"} - set(columns)
             if missing:
                 names = plural_word(len(missing), "column")
-                raise UsageError(f"`{path}` is missing the {names} {', '.join(sorted(missing))}",
-                                 "required columns: submit_s, duration_s, gpus")  # fmt: skip
+                raise UsageError(
+                    f"`{path}` is missing the {names} {', '.join(sorted(missing))}",
+                    "required columns: submit_s, duration_s, gpus",
+                )
             kind = next((c for c in ("family", "name", "user", "vc") if c in columns), None)
             for number, row in enumerate(reader, 2):
                 try:
                     job = TraceJob(
-                        number, float(row["submit_s"]), float(row["duration_s"]), int(row["gpus"]),
-                    )  # fmt: skip
+                        number,
+                        float(row["submit_s"]),
+                        float(row["duration_s"]),
+                        int(row["gpus"]),
+                    )
                 except (ValueError, TypeError):
                     raise UsageError(
                         f"line {number} of `{path}`: submit_s, duration_s and gpus must be numbers"

@@ -66,8 +66,9 @@ def run(parsed: Parsed) -> int:
     if parsed["watch"]:
         from stoker.cli.verbs.watch import watch
 
-        return watch(queue, lambda room: render(queue),
-                     (lambda: _as_json(queue)) if parsed["json"] else None)  # fmt: skip
+        return watch(
+            queue, lambda room: render(queue), (lambda: _as_json(queue)) if parsed["json"] else None
+        )
     if parsed["json"]:
         print_json(**_as_json(queue, has_progress=True))
     else:
@@ -119,8 +120,10 @@ def render(queue: Queue) -> str:
         parts.append(reserved)
     if remote:
         running = [job for job in remote if job.state != "submitted"]
-        places = [(views.place_words(job), elapsed(job, now), _line(queue, job, now))
-                  for job in running[:_SHOWN]]  # fmt: skip
+        places = [
+            (views.place_words(job), elapsed(job, now), _line(queue, job, now))
+            for job in running[:_SHOWN]
+        ]
         hidden = len(running) - _SHOWN
         parts.append(table(("BACKEND", "TIME", "JOB"), places))
         if hidden > 0:
@@ -214,15 +217,23 @@ def _as_json(queue: Queue, *, has_progress: bool = False) -> dict[str, Any]:
     return dict(
         daemon=views.daemon_facts(queue.db, queue.settings),
         devices=[
-            {"index": d.number, "visible": d.visible, "slots": d.slots, "model": d.model,
-             "uuid": d.uuid, "jobs": [job.id for job in active if d.number in job.devices]}
+            {
+                "index": d.number,
+                "visible": d.visible,
+                "slots": d.slots,
+                "model": d.model,
+                "uuid": d.uuid,
+                "jobs": [job.id for job in active if d.number in job.devices],
+            }
             for d in queue.devices()
         ],
         host=load_host_view(queue.db, queue.settings).as_json(),
         running=[views.job_json(queue.db, queue.settings, job) for job in active],
-        waiting=[views.job_json(queue.db, queue.settings, job_queries.job(queue.db, job))
-                 for job in queue_order(queue.db, 50)],
+        waiting=[
+            views.job_json(queue.db, queue.settings, job_queries.job(queue.db, job))
+            for job in queue_order(queue.db, 50)
+        ],
         counts=job_queries.counts(queue.db),
         problems=host_problems(queue.db, queue.settings),
         **more,
-    )  # fmt: skip
+    )

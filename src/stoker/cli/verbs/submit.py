@@ -216,8 +216,9 @@ def _report(
     if parsed["quiet"]:
         report_change("\n".join(map(str, ids)), str(ids[0]) if len(ids) == 1 else brief)
         return
-    lines = [f"job {job} already has this key"
-             for receipt in receipts for job in receipt.existing[:5]]  # fmt: skip
+    lines = [
+        f"job {job} already has this key" for receipt in receipts for job in receipt.existing[:5]
+    ]
     count = sum(receipt.added for receipt in receipts)
     first = next((receipt.first for receipt in receipts if receipt.added), 0)
     program = parsed["program"] or "stoker"

@@ -31,10 +31,15 @@ from stoker.sweeps.identity import describe_template
 # Options of each action. Options of a new sweep are errors here: an ignored --dry-run would be
 # dangerous.
 _OPTIONS = {
-    "ls": ("tag", "starred"), "show": (), "extend": ("quiet",), "stop": ("kill", "quiet"),
-    "resume": ("quiet",), "rerun": ("failed", "quiet"), "rm": ("jobs", "yes", "quiet"),
+    "ls": ("tag", "starred"),
+    "show": (),
+    "extend": ("quiet",),
+    "stop": ("kill", "quiet"),
+    "resume": ("quiet",),
+    "rerun": ("failed", "quiet"),
+    "rm": ("jobs", "yes", "quiet"),
     "add": ("param", "point", "dry_run", "quiet"),
-}  # fmt: skip
+}
 _SHOWN_FAILURES = 3
 _ALWAYS = ("json", "debug", "help")
 
@@ -173,12 +178,20 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         _, spec, _ = lifecycle.load(queue.db, row.name)
         found.append((row, counts, spec))
     if parsed["json"]:
-        print_json(sweeps=[
-            {"name": row.name, "trials": counts, "method": spec.method, "stopped": row.stopped,
-             "paused": pause_of(queue.db, row), "command": describe_template(spec.template),
-             **sweep_note_json(queue.db, row.id)}
-            for row, counts, spec in found
-        ])  # fmt: skip
+        print_json(
+            sweeps=[
+                {
+                    "name": row.name,
+                    "trials": counts,
+                    "method": spec.method,
+                    "stopped": row.stopped,
+                    "paused": pause_of(queue.db, row),
+                    "command": describe_template(spec.template),
+                    **sweep_note_json(queue.db, row.id),
+                }
+                for row, counts, spec in found
+            ]
+        )
         return 0
     if not found:
         is_filtered = parsed["tag"] or parsed["starred"]
@@ -190,11 +203,18 @@ def _list(queue: Queue, parsed: Parsed) -> int:
         waiting = sum(counts.get(state, 0) for state in ("queued", "held", "submitted"))
         running = sum(counts.get(state, 0) for state in ("starting", "running", "stopping"))
         failed = counts.get("failed", 0) + counts.get("lost", 0)
-        lines.append((
-            f"* {row.name}" if row.id in stars else row.name, sum(counts.values()),
-            counts.get("done", 0), running, waiting, failed,
-            sweep_state(queue.db, row, counts), describe_template(spec.template),
-        ))  # fmt: skip
+        lines.append(
+            (
+                f"* {row.name}" if row.id in stars else row.name,
+                sum(counts.values()),
+                counts.get("done", 0),
+                running,
+                waiting,
+                failed,
+                sweep_state(queue.db, row, counts),
+                describe_template(spec.template),
+            )
+        )
     print(table(("SWEEP", "TRIALS", "DONE", "RUN", "WAIT", "FAIL", "STATE", "COMMAND"), lines))
     return 0
 
@@ -232,10 +252,19 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         top = best(rows, f"metric.{spec.metric.name}", spec.metric.goal)
     note = notes.note(queue.db, notes.SWEEP, row.id)
     if parsed["json"]:
-        print_json(**sweep_note_json(queue.db, row.id), **full_note_json(note),
-                   name=name, spec=spec.to_json(), trials=counts, stopped=row.stopped, paused=pause,
-                   created_at=row.created_at, failures=[one._asdict() for one in failed],
-                   best=_best(top), asked_to_stop=ignoring_stop)  # fmt: skip
+        print_json(
+            **sweep_note_json(queue.db, row.id),
+            **full_note_json(note),
+            name=name,
+            spec=spec.to_json(),
+            trials=counts,
+            stopped=row.stopped,
+            paused=pause,
+            created_at=row.created_at,
+            failures=[one._asdict() for one in failed],
+            best=_best(top),
+            asked_to_stop=ignoring_stop,
+        )
         return 0
     print(f"sweep {name}")
     print(f"  command   {printable(describe_template(spec.template))}")
@@ -267,8 +296,10 @@ def _show(queue: Queue, name: str, parsed: Parsed) -> int:
         print(f"  failed    {failure.trials}: {words}      stoker log {failure.job}")
     if top is not None and spec.metric is not None:
         params = ", ".join(f"{k}={v}" for k, v in top.params.items())
-        print(f"  best      trial {top.trial}: {spec.metric.name}="
-              f"{top.metrics[spec.metric.name]}  ({printable(params)})")  # fmt: skip
+        print(
+            f"  best      trial {top.trial}: {spec.metric.name}="
+            f"{top.metrics[spec.metric.name]}  ({printable(params)})"
+        )
     tags = notes.tags(queue.db, notes.SWEEP, row.id)
     if tags:
         print(f"  tags      {printable(', '.join(tags))}")

@@ -14,14 +14,17 @@ VERB = Verb(
     "Show GPUs, running, waiting and finished jobs, the log of the selected job and the curves of"
     " sweeps, live in the terminal. JOB lists only the selected jobs, as in `stoker ls`.",
     (),
-    (("stoker top", ""), ("stoker top failed", "list failed jobs"),
-     ("stoker --host box top", "the jobs of another machine")),
+    (
+        ("stoker top", ""),
+        ("stoker top failed", "list failed jobs"),
+        ("stoker --host box top", "the jobs of another machine"),
+    ),
     """Keys: arrows select a job, Enter shows it, c cancels it, h holds or releases it, r reruns it,
 + and - change its priority, / filters, 1 2 3 show jobs, GPUs and sweeps, ? shows all keys, q quits.
 Needs the extra `top`: pip install 'stoker[top]'.""",
     words="jobs",
     has_json=False,
-)  # fmt: skip
+)
 
 
 def run(parsed: Parsed) -> int:

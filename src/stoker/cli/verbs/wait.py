@@ -37,30 +37,40 @@ def _place(text: str) -> str:
 
 
 VERB = Verb(
-        "wait",
-        "wait [OPTIONS] [JOB...]",
-        "Wait until jobs finish (default: all unfinished ones). For one job, the exit code is that"
-        " of the job, or 128+N after signal N; for several, it is 0 if all succeeded, else 1.",
-        (
-            Option("--all", "wait for all unfinished jobs (the default)"),
-            Option("--any", "return as soon as one of the jobs finishes"),
-            Option("--timeout", "stop waiting after this long, with exit code 124 (without unit:"
-                   " seconds)", "TIME", lambda text: parse_duration(text, "s")),
-            Option("--ignore-failures", "exit with 0 even if jobs failed"),
-            Option("-q --quiet", "print nothing"),
-            Option("--notify", "send a notification when the wait ends: to the desktop, else to"
-                   " this terminal, or to a place from `stoker notify ls`", "WHERE", _place,
-                   optional=True),
-            Option("--progress", "show progress even if stderr is not a terminal: a line for each"
-                   " change"),
-            Option("--no-progress", "show no progress on a terminal"),
+    "wait",
+    "wait [OPTIONS] [JOB...]",
+    "Wait until jobs finish (default: all unfinished ones). For one job, the exit code is that"
+    " of the job, or 128+N after signal N; for several, it is 0 if all succeeded, else 1.",
+    (
+        Option("--all", "wait for all unfinished jobs (the default)"),
+        Option("--any", "return as soon as one of the jobs finishes"),
+        Option(
+            "--timeout",
+            "stop waiting after this long, with exit code 124 (without unit: seconds)",
+            "TIME",
+            lambda text: parse_duration(text, "s"),
         ),
-        (
-            ("stoker wait 7 && echo trained", ""),
-            ("stoker wait --timeout 2h", ""),
-            ("stoker wait --notify 7", ""),
+        Option("--ignore-failures", "exit with 0 even if jobs failed"),
+        Option("-q --quiet", "print nothing"),
+        Option(
+            "--notify",
+            "send a notification when the wait ends: to the desktop, else to"
+            " this terminal, or to a place from `stoker notify ls`",
+            "WHERE",
+            _place,
+            optional=True,
         ),
-        """A name or a tag means its unfinished jobs or, if all have finished, the newest one with
+        Option(
+            "--progress", "show progress even if stderr is not a terminal: a line for each change"
+        ),
+        Option("--no-progress", "show no progress on a terminal"),
+    ),
+    (
+        ("stoker wait 7 && echo trained", ""),
+        ("stoker wait --timeout 2h", ""),
+        ("stoker wait --notify 7", ""),
+    ),
+    """A name or a tag means its unfinished jobs or, if all have finished, the newest one with
 all that were submitted together with it; without JOB, the same holds for the whole queue. A job
 that was rerun is replaced by its rerun. SWEEP or sweep:SWEEP means all trials, also those that its
 search adds later. Held jobs are waited for only if JOB selects them.
@@ -68,8 +78,8 @@ search adds later. Held jobs are waited for only if JOB selects them.
 On a terminal, a line shows how many jobs have finished and when the last one likely will
 (ETA). The time comes from the progress that jobs report, from earlier jobs with the same command,
 and from the forecast of starts.""",
-        words="jobs",
-    )  # fmt: skip
+    words="jobs",
+)
 
 # Held jobs never finish by themselves; they are waited for only if selected.
 _UNSUCCESSFUL = ("failed", "cancelled", "lost")
@@ -199,8 +209,11 @@ def _from_first_unfinished(queue: Queue, ids: list[int]) -> list[int]:
 def _print_uncounted(queue: Queue, ids: list[int]) -> None:
     """Name jobs that failed shortly before: a script may have submitted them for this wait."""
     since = time.time() - _RECENT_SECONDS
-    failed = [row.id for row in job_queries.jobs(queue.db, history.recently_ended(queue.db, 10))
-              if row.state in ("failed", "lost") and (row.ended_at or 0.0) > since]  # fmt: skip
+    failed = [
+        row.id
+        for row in job_queries.jobs(queue.db, history.recently_ended(queue.db, 10))
+        if row.state in ("failed", "lost") and (row.ended_at or 0.0) > since
+    ]
     earlier = sorted(set(failed) - set(ids))
     if earlier:
         noun = plural_word(len(earlier), "job")

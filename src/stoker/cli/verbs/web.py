@@ -25,35 +25,40 @@ _STOP_SECONDS = 10.0
 _MAX_LOG_BYTES = 1 << 20
 
 VERB = Verb(
-        "web",
-        "web [OPTIONS] | web status | web stop",
-        "Start the web UI, which shows GPUs and jobs live in the browser, and print its link.",
-        (
-            Option("--port", "port to listen on (default: 8899, or a free one)", "N", count),
-            Option("--host", "address to listen on (default: 127.0.0.1; others need --token-file)",
-                   "ADDRESS"),
-            Option("--open", "open the web UI in your browser"),
-            Option("--token-file", "file with the access token (created if missing)", "FILE"),
-            Option("--read-only", "allow no changes, e.g. for a shared screen"),
-            Option("--foreground", "run in the foreground, e.g. under systemd; Ctrl-C stops it"),
+    "web",
+    "web [OPTIONS] | web status | web stop",
+    "Start the web UI, which shows GPUs and jobs live in the browser, and print its link.",
+    (
+        Option("--port", "port to listen on (default: 8899, or a free one)", "N", count),
+        Option(
+            "--host",
+            "address to listen on (default: 127.0.0.1; others need --token-file)",
+            "ADDRESS",
         ),
-        (
-            ("stoker web --open", ""),
-            ("stoker web status", "print the link again"),
-            ("stoker --host gpu-box web --open", "the web UI of another machine, through ssh"),
-            ("stoker web --read-only --port 8900", ""),
-            ("stoker web stop", "stop the server; jobs continue"),
-        ),
-        """The link contains a token. Anyone who has it can run commands as you. It is stored in
+        Option("--open", "open the web UI in your browser"),
+        Option("--token-file", "file with the access token (created if missing)", "FILE"),
+        Option("--read-only", "allow no changes, e.g. for a shared screen"),
+        Option("--foreground", "run in the foreground, e.g. under systemd; Ctrl-C stops it"),
+    ),
+    (
+        ("stoker web --open", ""),
+        ("stoker web status", "print the link again"),
+        ("stoker --host gpu-box web --open", "the web UI of another machine, through ssh"),
+        ("stoker web --read-only --port 8900", ""),
+        ("stoker web stop", "stop the server; jobs continue"),
+    ),
+    """The link contains a token. Anyone who has it can run commands as you. It is stored in
 web.token in the state folder; to replace it, remove that file and restart the server.""",
-        words="actions",
-    )  # fmt: skip
+    words="actions",
+)
 
 
 def run(parsed: Parsed) -> int:
     if len(parsed.words) > 1 or (parsed.words and parsed.words[0] not in _ACTIONS):
-        raise UsageError(f"`{' '.join(parsed.words)}` is not an action of `stoker web`",
-                         f"actions: {', '.join(_ACTIONS)}")  # fmt: skip
+        raise UsageError(
+            f"`{' '.join(parsed.words)}` is not an action of `stoker web`",
+            f"actions: {', '.join(_ACTIONS)}",
+        )
     settings = load_settings()
     prepare_state_dir(settings)
     if parsed.words:
@@ -93,25 +98,33 @@ def _check_open(addresses: Addresses, token: str | None) -> None:
     host = addresses.host
     tunnel = f"ssh -L 8899:127.0.0.1:8899 {os.uname().nodename}, then open the link on your machine"
     if addresses.is_everything:
-        raise UsageError(f"`--host {host}` would listen on every address of this host",
-                         f"give one address, or use a tunnel: {tunnel}")  # fmt: skip
+        raise UsageError(
+            f"`--host {host}` would listen on every address of this host",
+            f"give one address, or use a tunnel: {tunnel}",
+        )
     if token is None:
         raise UsageError(
             f"`--host {host}` opens the web UI to every machine that can reach it, unencrypted",
             f"a tunnel is safer: {tunnel}. To do it anyway, add --token-file FILE",
         )
-    notice(f"note: every machine that can reach {host} may connect with the token, and nothing is "
-         f"encrypted\nhint: a tunnel is safer: {tunnel}")  # fmt: skip
+    notice(
+        f"note: every machine that can reach {host} may connect with the token, and nothing is "
+        f"encrypted\nhint: a tunnel is safer: {tunnel}"
+    )
 
 
 def _check_same(place: ServerAddress, options: dict[str, object]) -> None:
     for key, text in (("port", "port"), ("token_file", "token file")):
         if options[key] is not None and options[key] != getattr(place, key):
-            raise Conflict(f"the server already runs with another {text}: {getattr(place, key)}",
-                           "stop it first with `stoker web stop`")  # fmt: skip
+            raise Conflict(
+                f"the server already runs with another {text}: {getattr(place, key)}",
+                "stop it first with `stoker web stop`",
+            )
     if options["host"] != place.host or (options["read_only"] and not place.read_only):
-        raise Conflict(f"the server already runs with other options at {place.address}",
-                       "stop it first with `stoker web stop`")  # fmt: skip
+        raise Conflict(
+            f"the server already runs with other options at {place.address}",
+            "stop it first with `stoker web stop`",
+        )
 
 
 def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
@@ -126,7 +139,9 @@ def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
     words = [sys.executable, "-P", "-m", _MODULE, json.dumps({**options, "ready_fd": 3})]
     try:
         os.posix_spawn(
-            sys.executable, words, {**os.environ, "STOKER_STATE_DIR": folder},
+            sys.executable,
+            words,
+            {**os.environ, "STOKER_STATE_DIR": folder},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
                 (os.POSIX_SPAWN_DUP2, log, 1),
@@ -134,7 +149,7 @@ def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
                 (os.POSIX_SPAWN_DUP2, theirs, 3),
             ],
             setsid=True,
-        )  # fmt: skip
+        )
     finally:
         os.close(theirs)
         os.close(log)
@@ -144,8 +159,7 @@ def _start(settings: Settings, options: dict[str, object]) -> ServerAddress:
     finally:
         os.close(ours)
     if not line:
-        raise Unavailable("the server did not start",
-                          f"see its log: {os.path.join(folder, LOG)}")  # fmt: skip
+        raise Unavailable("the server did not start", f"see its log: {os.path.join(folder, LOG)}")
     answer = json.loads(line)
     if "error" not in answer:
         return ServerAddress(**answer)
