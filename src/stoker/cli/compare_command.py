@@ -19,8 +19,17 @@ from stoker.results.export import short
 from stoker.store.database import Database
 
 _OTHER_OPTIONS = (
-    "sort", "where", "best", "metric", "group", "columns", "csv", "jsonl", "parquet", "output",
-)  # fmt: skip
+    "sort",
+    "where",
+    "best",
+    "metric",
+    "group",
+    "columns",
+    "csv",
+    "jsonl",
+    "parquet",
+    "output",
+)
 _MOST_COLUMNS = 5  # more runs than that are lines instead of columns
 _COMMIT_CHARS = 12
 

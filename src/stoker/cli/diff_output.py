@@ -21,10 +21,16 @@ def print_diffs(queue: Queue, rows: list[JobRow], *, as_json: bool) -> int:
     """
     diffs = [(row.id, *diff_of_job(queue.db, row.id)) for row in rows]
     if as_json:
-        print_json(diffs=[
-            {"job": job, "diff": None if why else diff.decode("utf-8", "replace"), "problem": why}
-            for job, diff, why in diffs
-        ])  # fmt: skip
+        print_json(
+            diffs=[
+                {
+                    "job": job,
+                    "diff": None if why else diff.decode("utf-8", "replace"),
+                    "problem": why,
+                }
+                for job, diff, why in diffs
+            ]
+        )
         return 0
     for _, diff, why in diffs:
         if why is not None:

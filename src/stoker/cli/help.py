@@ -104,6 +104,10 @@ def _hanging_indent(line: str) -> str:
 def wrap(text: str, width: int, indent: str = "") -> str:
     """Wrap one paragraph. `indent` starts every line but the first."""
     return textwrap.fill(
-        text, max(width, len(indent) + 20), subsequent_indent=indent, break_long_words=False,
-        break_on_hyphens=False, replace_whitespace=False,
-    )  # fmt: skip
+        text,
+        max(width, len(indent) + 20),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        replace_whitespace=False,
+    )

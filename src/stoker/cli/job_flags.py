@@ -31,8 +31,12 @@ NOT_INTERACTIVE = ("on", "nodes", "option", "on_oom", "after", "begin", "retries
                     "stdout", "stderr", "hold", "signal", "warm", "keep_children",
                     "preemptible", "array", "snapshot", "no_snapshot", "container",
                     "mount")  # fmt: skip
-IDLE = Option("--idle", "end an interactive job after this long without use; 0: never"
-              " (default: 30m)", "TIME", parse_duration)  # fmt: skip
+IDLE = Option(
+    "--idle",
+    "end an interactive job after this long without use; 0: never (default: 30m)",
+    "TIME",
+    parse_duration,
+)
 INTERACTIVE_FLAGS = (
     *flag_options(one for one in JOB_OPTIONS if one.key not in NOT_INTERACTIVE),
     IDLE,
@@ -42,8 +46,12 @@ SWEEP_FLAGS = flag_options(
     one for one in JOB_OPTIONS if not one.is_single and one.key != "priority"
 )
 
-SYNC = Option("--sync", "with --host: copy this folder to the other machine first, and run there",
-              "DIR", filled)  # fmt: skip
+SYNC = Option(
+    "--sync",
+    "with --host: copy this folder to the other machine first, and run there",
+    "DIR",
+    filled,
+)
 
 
 def refuse_sync(parsed: Parsed) -> None:

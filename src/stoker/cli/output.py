@@ -17,9 +17,16 @@ if TYPE_CHECKING:
     from stoker.core.formats.command_line import Parsed
 
 _COLORS = {
-    "running": "32", "starting": "32", "stopping": "33", "queued": "36", "held": "35",
-    "done": "2", "failed": "31", "lost": "31", "cancelled": "33",
-}  # fmt: skip
+    "running": "32",
+    "starting": "32",
+    "stopping": "33",
+    "queued": "36",
+    "held": "35",
+    "done": "2",
+    "failed": "31",
+    "lost": "31",
+    "cancelled": "33",
+}
 _LAST_AT_LEAST = 16  # width of the last column, if other columns can shrink for it
 _OTHERS_AT_LEAST = 8
 

@@ -90,13 +90,20 @@ def _data(rows: list[Row], metric: Metric, parsed: Parsed) -> dict[str, object]:
     known = Columns(rows)
     names = [known.find(parsed["param"])] if parsed["param"] is not None else varying(rows)
     results = numbers(rows, f"metric.{metric.name}")
-    return {"parameters": [
-        {"name": name, "points": [
-            {"trial": row.trial, "job": row.job, "value": value, "result": result}
-            for row, value, result in zip(rows, map(known.reader(name), rows), results, strict=True)
-        ]}
-        for name in names
-    ]}  # fmt: skip
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "points": [
+                    {"trial": row.trial, "job": row.job, "value": value, "result": result}
+                    for row, value, result in zip(
+                        rows, map(known.reader(name), rows), results, strict=True
+                    )
+                ],
+            }
+            for name in names
+        ]
+    }
 
 
 def _only_metric(selection: Selection) -> Metric:

@@ -39,8 +39,9 @@ def repair_database(settings: Settings, parsed: Parsed) -> int:
         raise Conflict(
             f"stop the daemon (pid {pid}) before a repair",
             "stoker daemon stop (running jobs continue)"
-            if pid is None or process_state(pid) != STOPPED else f"kill -9 {pid}"
-        ) from None  # fmt: skip
+            if pid is None or process_state(pid) != STOPPED
+            else f"kill -9 {pid}",
+        ) from None
     aside = repair.set_aside(folder)
     try:
         if _is_sound(folder, aside):
@@ -66,9 +67,11 @@ def repair_database(settings: Settings, parsed: Parsed) -> int:
 
 
 def _confirmed(folder: str, aside: str) -> bool:
-    print(f"The database in `{folder}` is damaged. Readable records are copied into a new one,\n"
-          "missing records come from the newest snapshot, and the damaged files are kept in\n"
-          f"{aside}.")  # fmt: skip
+    print(
+        f"The database in `{folder}` is damaged. Readable records are copied into a new one,\n"
+        "missing records come from the newest snapshot, and the damaged files are kept in\n"
+        f"{aside}."
+    )
     try:
         return input("Repair it? [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:
@@ -79,23 +82,34 @@ def _print_repair(done: repair.Repaired, folder: str) -> None:
     print(f"the damaged files are in {done.moved_to}")
     print(f"recovered {plural(done.salvaged, 'job')} from the damaged database")
     if done.from_snapshot:
-        print(f"restored {plural(done.from_snapshot, 'job')} from the snapshot of"
-              f" {views.iso(done.taken_at)}")  # fmt: skip
+        print(
+            f"restored {plural(done.from_snapshot, 'job')} from the snapshot of"
+            f" {views.iso(done.taken_at)}"
+        )
     if done.from_journal:
-        print(f"restored {plural(done.from_journal, 'job')} from the journal of the runner, without"
-              " command; named `record-lost`")  # fmt: skip
+        print(
+            f"restored {plural(done.from_journal, 'job')} from the journal of the runner, without"
+            " command; named `record-lost`"
+        )
     if done.missing:
         ids = id_ranges(done.missing)
-        print(f"not found: {plural(len(done.missing), 'job')} with the ids {ids}"
-              f" (some may have been removed earlier); logs are in {folder}/jobs")  # fmt: skip
+        print(
+            f"not found: {plural(len(done.missing), 'job')} with the ids {ids}"
+            f" (some may have been removed earlier); logs are in {folder}/jobs"
+        )
     if not done.missing_is_known:
         print("jobs submitted after the last known id may be missing as well")
     if done.held:
-        words = "waiting job is held, because it" if done.held == 1 else (
-            "waiting jobs are held, because each")  # fmt: skip
-        print(f"{done.held} {words} may have run since its record was written, or part of the"
-              " record is lost\n"
-              "hint: `stoker show` says which; `stoker release` the jobs to run")  # fmt: skip
+        words = (
+            "waiting job is held, because it"
+            if done.held == 1
+            else ("waiting jobs are held, because each")
+        )
+        print(
+            f"{done.held} {words} may have run since its record was written, or part of the"
+            " record is lost\n"
+            "hint: `stoker show` says which; `stoker release` the jobs to run"
+        )
     print("hint: `stoker daemon start` starts the other waiting jobs")
 
 

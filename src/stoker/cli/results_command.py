@@ -126,9 +126,10 @@ def find_selection(words: list[str], verb: str) -> Found:
     if all(_is_of_sweep(queue.db, word) for word in words):
         return Found(queue.db, files, selector.select(words))
     parts = [
-        part for word in words
+        part
+        for word in words
         for part in (word.split(",") if not word.startswith("name:") else [word])
-    ]  # fmt: skip
+    ]
     try:
         return Found(queue.db, files, selector.select(parts))
     except NotFound as error:
@@ -242,9 +243,7 @@ def _form(parsed: Parsed) -> tuple[str | None, str | None]:
     return form, path
 
 
-def _print_groups(
-    rows: list[Row], known: Columns, parsed: Parsed, metric: Metric | None
-) -> int:  # fmt: skip
+def _print_groups(rows: list[Row], known: Columns, parsed: Parsed, metric: Metric | None) -> int:
     """Group the rows; groups can be sorted, limited and exported like rows."""
     if metric is None:
         raise UsageError("`--group` needs a metric", "add --metric val_loss")
@@ -277,8 +276,12 @@ def _print_groups(
         print_table(shown)
     else:
         header, lines = export.text_table(content)
-        print(table((*header[:-6], "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"),
-                    [line[:-1] for line in lines]))  # fmt: skip
+        print(
+            table(
+                (*header[:-6], "N", f"{metric.name} MEAN", "SD", "MIN", "MAX"),
+                [line[:-1] for line in lines],
+            )
+        )
     if is_ranked:
         notice(f"best by the mean of {metric.words}")
     return 0

@@ -14,8 +14,16 @@ from stoker.core.formats.slurm_request import Translated
 from stoker.core.model import JobSpec
 from stoker.errors import UsageError
 
-_GPU_KEYS = ("gpus", "gpu_mem", "gpu_ids", "prefer", "gpu_model", "min_gpu_mem", "exclusive",
-             "share")  # fmt: skip
+_GPU_KEYS = (
+    "gpus",
+    "gpu_mem",
+    "gpu_ids",
+    "prefer",
+    "gpu_model",
+    "min_gpu_mem",
+    "exclusive",
+    "share",
+)
 # Kept with `--export=NONE`: few programs run without them.
 _ALWAYS_KEPT = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TMPDIR", "TERM")
 

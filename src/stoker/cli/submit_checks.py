@@ -12,9 +12,20 @@ from stoker.errors import UsageError
 _HEAD_BYTES = 4096
 # Options of Stoker that training scripts hardly ever have.
 _UNMISTAKABLE = (
-    "--dry-run", "--gpu-mem", "--gpu-ids", "--min-gpu-mem", "--on-oom", "--after", "--time-limit",
-    "--retries", "--restartable", "--keep-children", "--hold", "--dedupe", "--begin",
-)  # fmt: skip
+    "--dry-run",
+    "--gpu-mem",
+    "--gpu-ids",
+    "--min-gpu-mem",
+    "--on-oom",
+    "--after",
+    "--time-limit",
+    "--retries",
+    "--restartable",
+    "--keep-children",
+    "--hold",
+    "--dedupe",
+    "--begin",
+)
 _WILL_FAIL = "the job will fail unless it exists when the job starts"
 _SHELL_WORDS = ("cd", "source", ".", "export", "alias", "set", "ulimit")
 _INTERPRETER_NAMES = ("python", "bash", "sh", "zsh")
@@ -73,8 +84,9 @@ def check_program(spec: JobSpec) -> str | None:
             return _missing_script(words, cwd)
     path = os.path.join(cwd, program)
     if os.path.isfile(path):
-        raise UsageError(f"`{program}` is a file in this folder, but not on your PATH",
-                         _meant(words, path))  # fmt: skip
+        raise UsageError(
+            f"`{program}` is a file in this folder, but not on your PATH", _meant(words, path)
+        )
     return f"`{program}` is not on your PATH; {_WILL_FAIL}"
 
 
@@ -145,8 +157,9 @@ def misplaced_options(words: list[str]) -> str | None:
     found = [word for word in words[1:] if word.partition("=")[0] in _UNMISTAKABLE]
     if not found:
         return None
-    return (f"`{found[0]}` was passed to `{words[0]}`; options of `stoker submit` go before the"
-            " command")  # fmt: skip
+    return (
+        f"`{found[0]}` was passed to `{words[0]}`; options of `stoker submit` go before the command"
+    )
 
 
 def background_command(spec: JobSpec) -> str | None:
@@ -157,8 +170,10 @@ def background_command(spec: JobSpec) -> str | None:
 
     if re.search(r"[^&>|]&[\s)}]*(;?\s*disown\b[^;&|]*)?[\s)};]*$", spec.argv[0]) is None:
         return None
-    return ("the command ends in `&`, so the job ends at once and its program is stopped; leave out"
-            " the `&` (jobs run in the background anyway), or give --keep-children")  # fmt: skip
+    return (
+        "the command ends in `&`, so the job ends at once and its program is stopped; leave out"
+        " the `&` (jobs run in the background anyway), or give --keep-children"
+    )
 
 
 def ignored_input() -> str | None:
@@ -184,8 +199,9 @@ def ignored_input() -> str | None:
             return None
     except OSError:
         return None
-    return ("the job cannot read the data on stdin; put it into a file:"
-            " stoker submit 'COMMAND < FILE'")  # fmt: skip
+    return (
+        "the job cannot read the data on stdin; put it into a file: stoker submit 'COMMAND < FILE'"
+    )
 
 
 def _is_readable(descriptor: int) -> bool:

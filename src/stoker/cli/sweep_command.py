@@ -66,9 +66,14 @@ def run(parsed: Parsed) -> int:
     try:
         with adding_trials(spec) as on_progress:
             started = lifecycle.start(
-                queue, spec, base, same_fails, is_suggested=is_suggested, on_progress=on_progress,
+                queue,
+                spec,
+                base,
+                same_fails,
+                is_suggested=is_suggested,
+                on_progress=on_progress,
                 token=parsed["token"],
-            )  # fmt: skip
+            )
     except KeyboardInterrupt:
         notice("interrupted: trials in the queue will run; start the sweep again for the rest")
         raise
@@ -175,13 +180,21 @@ def _spec(parsed: Parsed) -> tuple[SweepSpec, bool]:
         text, assignments = arguments.split_words(words)
         command, is_text = [text], True
     spec = arguments.from_words(
-        command, is_text, assignments,
+        command,
+        is_text,
+        assignments,
         [(one[0], one[1:]) for one in parsed["param"] or ()],
-        conditions=read_conditions(parsed), method=parsed["method"], trials=parsed["trials"],
-        seed=parsed["seed"], name=parsed["name"], metric=parsed["metric"],
-        early_stop=read_early_stop(parsed["early_stop"]), max_parallel=parsed["max_parallel"],
-        max_fails=parsed["max_fails"], lenient=bool(parsed["lenient"]),
-    )  # fmt: skip
+        conditions=read_conditions(parsed),
+        method=parsed["method"],
+        trials=parsed["trials"],
+        seed=parsed["seed"],
+        name=parsed["name"],
+        metric=parsed["metric"],
+        early_stop=read_early_stop(parsed["early_stop"]),
+        max_parallel=parsed["max_parallel"],
+        max_fails=parsed["max_fails"],
+        lenient=bool(parsed["lenient"]),
+    )
     return spec, False
 
 
@@ -263,9 +276,14 @@ def report(started: Started, spec: SweepSpec, parsed: Parsed, *, names_new: bool
     if started.other_code:
         warn_about_code(started.name, started.other_code, "the code in the folder now")
     if parsed["json"]:
-        text = as_json(sweep=started.name, new=started.is_new, added=started.added,
-                       jobs=list(started.jobs), trials=started.counts,
-                       other_code=list(started.other_code))  # fmt: skip
+        text = as_json(
+            sweep=started.name,
+            new=started.is_new,
+            added=started.added,
+            jobs=list(started.jobs),
+            trials=started.counts,
+            other_code=list(started.other_code),
+        )
         report_change(text, f"sweep {started.name}: {plural(len(started.jobs), 'job')} queued")
         return
     if parsed["quiet"]:
@@ -333,14 +351,23 @@ def show_preview(queue: Queue, preview: SweepPreview, base: JobSpec, parsed: Par
     numbered = [(row.number, point_from_json(row.point)) for row in preview.missing]
     numbered += list(enumerate(preview.new, last + 1))
     jobs = [(row.number, trials.job_of(row, is_real=False)) for row in preview.missing]
-    jobs += [(number, trials.job(number, point, is_real=False))
-             for number, point in enumerate(preview.new, last + 1)]  # fmt: skip
+    jobs += [
+        (number, trials.job(number, point, is_real=False))
+        for number, point in enumerate(preview.new, last + 1)
+    ]
     if parsed["json"]:
-        print_json(sweep=preview.name, dry_run=[
-            {"trial": number, "argv": job.argv, "shell": job.shell,
-             "params": {k: v.data for k, v in point.items()}}
-            for (number, job), (_, point) in zip(jobs, numbered, strict=True)
-        ])  # fmt: skip
+        print_json(
+            sweep=preview.name,
+            dry_run=[
+                {
+                    "trial": number,
+                    "argv": job.argv,
+                    "shell": job.shell,
+                    "params": {k: v.data for k, v in point.items()},
+                }
+                for (number, job), (_, point) in zip(jobs, numbered, strict=True)
+            ],
+        )
         return 0
     for _, job in jobs:
         print(printable(display(job.argv, job.shell)))

@@ -56,8 +56,9 @@ class _Follower:
         settings = {"job": self._job, **self._position._asdict()}
         process = self._connection.start(
             ["box", "log", json.dumps(settings), *self._words],
-            hangs_up=True, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            hangs_up=True,
+            stdout=subprocess.PIPE,
+        )
         assert process.process.stdout is not None
         try:
             for header, block in _frames(process.process.stdout.fileno(), self._wait):

@@ -17,9 +17,19 @@ from stoker.remote.connection import Connection, Killed, Lost, RemoteProcess
 _LOCAL = ("context", "completion")
 # Commands that change nothing by themselves; repeating one is harmless.
 _READS = (
-    "status", "top", "ls", "show", "why", "log", "wait", "results", "plot", "report",
-    "simulate", "doctor",
-)  # fmt: skip
+    "status",
+    "top",
+    "ls",
+    "show",
+    "why",
+    "log",
+    "wait",
+    "results",
+    "plot",
+    "report",
+    "simulate",
+    "doctor",
+)
 _SHOWN_BY = {"gpus": "gpus", "daemon": "daemon status", "sweep": "sweep ls", "web": "web status"}
 
 
@@ -100,9 +110,11 @@ def remote_run(connection: Connection, words: list[str], name: str) -> int:
     reads_stdin = has_terminal or name == "run"
     is_read = name in _READS or words[:2] in (["sweep", "ls"], ["sweep", "show"])
     process = connection.start(
-        words, tty=has_terminal, hangs_up=is_read or name in ("run", "gpus", "shell", "attach"),
+        words,
+        tty=has_terminal,
+        hangs_up=is_read or name in ("run", "gpus", "shell", "attach"),
         stdin=None if reads_stdin else subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     try:
         return exit_code(connection, process)
     except Lost as error:

@@ -27,9 +27,11 @@ def remote_pull(box: Box, parsed: Parsed) -> int:
     copied: frozenset[str] = frozenset()
     while True:
         process = connection.start(
-            ["box", "pull", "{}", *words], hangs_up=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            ["box", "pull", "{}", *words],
+            hangs_up=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         error = Lost()
         try:
             saved = _receive(process, folder, is_json=bool(parsed["json"]))

@@ -31,8 +31,10 @@ def remote_submit(box: Box, name: str, words: list[str], parsed: Parsed) -> int:
     if parsed["sync"] is not None:
         folder = sync_folder(connection, parsed["sync"], is_quiet=bool(parsed["quiet"]))
     settings = {
-        "token": secrets.token_hex(16), "bytes": len(data), "program": parsed["program"],
-    }  # fmt: skip
+        "token": secrets.token_hex(16),
+        "bytes": len(data),
+        "program": parsed["program"],
+    }
     done = _submit_once(connection, ["box", name, json.dumps(settings), *words], folder, data)
     sys.stdout.flush()
     sys.stdout.buffer.write(done.out)

@@ -31,8 +31,10 @@ def sync_folder(connection: Connection, folder: str, *, is_quiet: bool) -> str:
         except Lost as error:
             recover(connection, error)
     if not is_quiet:
-        notice(f"{plural(len(done['send']), 'file')} of {len(files)} copied to "
-               f"{connection.box.name}:{printable(place)}")  # fmt: skip
+        notice(
+            f"{plural(len(done['send']), 'file')} of {len(files)} copied to "
+            f"{connection.box.name}:{printable(place)}"
+        )
     _warn("changed on the box, and kept there as", done["renamed"])
     _warn("not copied, because a link on the box leads elsewhere:", done["outside"])
     return _place_of(os.getcwd(), folder, done["folder"])

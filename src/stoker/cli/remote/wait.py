@@ -56,9 +56,10 @@ def _wait_for_jobs(box: Box, words: list[str], parsed: Parsed) -> int:
 def _wait(connection: Connection, words: list[str], settings: dict[str, object]) -> int:
     process = connection.start(
         ["box", "wait", json.dumps(settings), *words],
-        hangs_up=True, tty=os.isatty(0) and os.isatty(1),
+        hangs_up=True,
+        tty=os.isatty(0) and os.isatty(1),
         stdin=None if os.isatty(0) and os.isatty(1) else subprocess.DEVNULL,
-    )  # fmt: skip
+    )
     return exit_code(connection, process)
 
 

@@ -88,8 +88,10 @@ class Screen(EventListener):
             row = job_queries.job(self._db, job)
             words = views.result_words(row)
             log = run_log_path(self._folder, job, row.attempts)
-            notice(f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
-                 + ("" if self._streams else f"\n  log: {log}"))  # fmt: skip
+            notice(
+                f"job {job} {row.state}: {words}  {printable(display(row.argv, row.shell))[:60]}"
+                + ("" if self._streams else f"\n  log: {log}")
+            )
 
     def committed(self) -> None:
         pass
@@ -109,8 +111,10 @@ class Screen(EventListener):
             failed = f", {self.failed} failed" if self.failed else ""
             total = "" if self._total is None else f" of {self._total - self._source.skipped}"
             self._clear()
-            self._line = (f"{self.done}{total} done{failed}, {running} running, "
-                          f"{format_duration(now - self._began)}{self._eta(now)}")  # fmt: skip
+            self._line = (
+                f"{self.done}{total} done{failed}, {running} running, "
+                f"{format_duration(now - self._began)}{self._eta(now)}"
+            )
             notice(self._line, end="")
         return self._drawn_at + 1.0
 

@@ -117,6 +117,9 @@ def _counts(queue: Queue, ids: list[int]) -> dict[str, int]:
 def _words(counts: dict[str, int], total: int) -> str:
     ended = sum(counts.get(state, 0) for state in FINAL)
     parts = [f"{ended} of {plural(total, 'job')} finished"]
-    parts += [f"{counts[state]} {state}" for state in (*ACTIVE, "failed", "lost", "cancelled")
-              if counts.get(state)]  # fmt: skip
+    parts += [
+        f"{counts[state]} {state}"
+        for state in (*ACTIVE, "failed", "lost", "cancelled")
+        if counts.get(state)
+    ]
     return ", ".join(parts)

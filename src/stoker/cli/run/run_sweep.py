@@ -100,11 +100,21 @@ class SweepSource:
             spec = spec._replace(seed=specs.from_json(json.loads(known.spec)).seed)
         spec = spec.seeded(name)._replace(name=name)
         with self._db.transaction():
-            sweep = sweeps.save(self._db, name, time.time(), {
-                "key": "", "spec": json.dumps(spec.to_json()), "base": "{}", "is_driven": 0,
-                "context": context_id(self._db, base.context), "max_parallel": spec.max_parallel,
-                "max_fails": None, "same_fails": None,  # counted here, see `ended`
-            })  # fmt: skip
+            sweep = sweeps.save(
+                self._db,
+                name,
+                time.time(),
+                {
+                    "key": "",
+                    "spec": json.dumps(spec.to_json()),
+                    "base": "{}",
+                    "is_driven": 0,
+                    "context": context_id(self._db, base.context),
+                    "max_parallel": spec.max_parallel,
+                    "max_fails": None,
+                    "same_fails": None,  # counted here, see `ended`
+                },
+            )
             sweeps.start_counting(self._db, sweep)
         return spec, sweep
 

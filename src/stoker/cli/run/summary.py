@@ -110,12 +110,21 @@ def _how_to_resume(parsed: Parsed, path: str | None, source: LineSource | SweepS
 def _print_results(db: Database, folder: str, left: NotRun, summary: str) -> None:
     rows = job_queries.jobs_in_states(db, FINAL, 10**9)
     jobs = [
-        {"id": row.id, "state": row.state, "cause": row.cause,
-         "command": display(row.argv, row.shell),
-         "exit_code": views.exit_code(row), "signal": views.signal_number(row),
-         "devices": list(row.devices), "attempts": row.attempts,
-         "started_at": views.iso(row.started_at), "ended_at": views.iso(row.ended_at)}
-        for row in rows]  # fmt: skip
-    text = as_json(log_dir=folder, not_started=left.not_started, not_retried=left.not_retried,
-                   jobs=jobs)  # fmt: skip
+        {
+            "id": row.id,
+            "state": row.state,
+            "cause": row.cause,
+            "command": display(row.argv, row.shell),
+            "exit_code": views.exit_code(row),
+            "signal": views.signal_number(row),
+            "devices": list(row.devices),
+            "attempts": row.attempts,
+            "started_at": views.iso(row.started_at),
+            "ended_at": views.iso(row.ended_at),
+        }
+        for row in rows
+    ]
+    text = as_json(
+        log_dir=folder, not_started=left.not_started, not_retried=left.not_retried, jobs=jobs
+    )
     report_change(text, f"{summary}; logs in {folder}")

@@ -76,8 +76,10 @@ def _raw_terminal() -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     old_fd = signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
-    old = {number: signal.signal(number, lambda number, where: None)
-           for number in (signal.SIGWINCH, *_ENDS)}  # fmt: skip
+    old = {
+        number: signal.signal(number, lambda number, where: None)
+        for number in (signal.SIGWINCH, *_ENDS)
+    }
     try:
         tty.setraw(0, termios.TCSADRAIN)
         yield ours

@@ -103,8 +103,10 @@ def _wait_for_start(queue: Queue, job: int) -> JobRow:
     at_end(changes.close)
     line = ProgressLine()
     shown_at = 0.0
-    old = {number: signal.signal(number, signal.default_int_handler)
-           for number in (signal.SIGTERM, signal.SIGHUP)}  # fmt: skip
+    old = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+    }
     try:
         while True:
             row = job_queries.job(queue.db, job)
