@@ -24,8 +24,10 @@ class GPUPeasyServer:
     def run(self, host: str, port: str | int) -> None:
         """Serve until a signal. `0.0.0.0` is replaced by 127.0.0.1, for this user only."""
         if host == "0.0.0.0":
-            print("listening on 127.0.0.1 only; for other addresses see `gpupeasy server --help`",
-                  file=sys.stderr)  # fmt: skip
+            print(
+                "listening on 127.0.0.1 only; for other addresses see `gpupeasy server --help`",
+                file=sys.stderr,
+            )
             host = "127.0.0.1"
         code = run_server(host, port, self._devices, self._logdir)
         if code:

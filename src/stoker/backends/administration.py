@@ -68,9 +68,8 @@ def _environment(kind: str) -> dict[str, str]:
     """The variables of this process that lead to the engine; the daemon may have others."""
     prefixes = {SLURM: ("SLURM_CONF",), RAY: ("RAY_ADDRESS", "RAY_AUTH_")}[kind]
     return {
-        key: value for key, value in os.environ.items()
-        if key == "PATH" or key.startswith(prefixes)
-    }  # fmt: skip
+        key: value for key, value in os.environ.items() if key == "PATH" or key.startswith(prefixes)
+    }
 
 
 def _check_name(name: str) -> None:

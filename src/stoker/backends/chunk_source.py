@@ -24,15 +24,28 @@ _BLOCK = 256  # jobs that are recorded in the worker's database at a time
 # Variables of the engine that a program may expect.
 _ENGINE_PREFIXES = ("SLURM_", "SLURMD_", "SBATCH_", "RAY_")
 # Left by our call of sbatch: these would change what `srun` and `squeue` do in a job.
-_NOT_PASSED = frozenset((
-    "SLURM_EXPORT_ENV", "SLURM_GET_USER_ENV", "SLURM_TIME_FORMAT", "SLURM_BITSTR_LEN",
-))  # fmt: skip
+_NOT_PASSED = frozenset(
+    (
+        "SLURM_EXPORT_ENV",
+        "SLURM_GET_USER_ENV",
+        "SLURM_TIME_FORMAT",
+        "SLURM_BITSTR_LEN",
+    )
+)
 # Of the batch step and of the array of allocations. A job that has them seems to be a task that
 # `srun` started: Lightning then expects as many tasks as GPUs.
 _OF_TASKS = (
-    "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_TASKS_PER_NODE", "SLURM_TASK_PID", "SLURM_PROCID",
-    "SLURM_LOCALID", "SLURM_NODEID", "SLURM_GTIDS", "SLURM_STEP", "SLURM_ARRAY_",
-)  # fmt: skip
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_TASKS_PER_NODE",
+    "SLURM_TASK_PID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_GTIDS",
+    "SLURM_STEP",
+    "SLURM_ARRAY_",
+)
 
 
 class ChunkSource:
@@ -119,8 +132,9 @@ class ChunkSource:
             if gpus > len(self._devices):
                 assert self._refuse is not None
                 has = plural(len(self._devices), "GPU")
-                self._refuse(id, job.attempt, f"it needs {plural(gpus, 'GPU')}, "
-                             f"but the allocation has {has}")  # fmt: skip
+                self._refuse(
+                    id, job.attempt, f"it needs {plural(gpus, 'GPU')}, but the allocation has {has}"
+                )
                 del self._jobs[id]
                 continue
             self._reading.append(job)
@@ -166,13 +180,16 @@ class ChunkSource:
         if id not in self._contexts:
             has_tasks = self.header.is_script or self.header.launches_everywhere
             own = {
-                key: value for key, value in os.environ.items()
-                if key.startswith(_ENGINE_PREFIXES) and key not in _NOT_PASSED
+                key: value
+                for key, value in os.environ.items()
+                if key.startswith(_ENGINE_PREFIXES)
+                and key not in _NOT_PASSED
                 and (has_tasks or not key.startswith(_OF_TASKS))
-            }  # fmt: skip
+            }
             for known, context in read_contexts(self._folder).items():
-                env = {key: value for key, value in context.env
-                       if not key.startswith(_ENGINE_PREFIXES)}  # fmt: skip
+                env = {
+                    key: value for key, value in context.env if not key.startswith(_ENGINE_PREFIXES)
+                }
                 if "SLURM_JOB_ID" in own:  # sbatch was called in another folder
                     own["SLURM_SUBMIT_DIR"] = original_folder(context)
                 merged = tuple({**env, **own}.items())

@@ -131,9 +131,12 @@ class EventCollector:
             # A repeated request may have made two allocations: the owner is the one that counts.
             engine_id, dot, restarts = event["by"].rpartition(".")
             allocations.update(
-                self._db, allocation.id, state=allocations.RUNNING, node=event["node"],
+                self._db,
+                allocation.id,
+                state=allocations.RUNNING,
+                node=event["node"],
                 engine_id=engine_id if dot and restarts.isdigit() else event["by"],
-            )  # fmt: skip
+            )
         elif kind == "begun":
             attempts.record_start(self._db, event["attempt"], 0, event["at"], 0.0)
             self._place(event)
@@ -204,8 +207,9 @@ class EventCollector:
                 else:
                     self.return_job(one, f"its allocation ended before it could start ({reason})")
                 continue
-            outcome = Outcome(attempt=one.attempt, status=None, ended_at=now, reason=cause,
-                              detail=reason or None)  # fmt: skip
+            outcome = Outcome(
+                attempt=one.attempt, status=None, ended_at=now, reason=cause, detail=reason or None
+            )
             finish_attempt(self._db, self._settings, outcome, GpuUse(), now)
             if cause == "lost":
                 events.record_event(self._db, one.job, now, "lost", reason)

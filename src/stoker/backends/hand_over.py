@@ -212,11 +212,13 @@ class HandOver:
         limits = self._backend.limits()
         candidates = [self._candidate(job) for job in jobs]
         chunks = divide(
-            candidates, self._slots(request), backlog=self._backlog(has_more),
+            candidates,
+            self._slots(request),
+            backlog=self._backlog(has_more),
             grace=self._settings.grace,
             is_single=request.nodes > 1 or _is_script(request.options),
             most_seconds=self._backend.most_seconds(_wanted(request)),
-        )[:room]  # fmt: skip
+        )[:room]
         by_id = {job.id: job for job in jobs}
         is_changed = False
         by_limit: dict[float | None, list[Chunk]] = {}
@@ -269,9 +271,12 @@ class HandOver:
         return max(1, sum(node.gpus // request.gpus for node in up))
 
     def _submit_batch(
-        self, request: Request, limit: float | None, chunks: list[Chunk],
+        self,
+        request: Request,
+        limit: float | None,
+        chunks: list[Chunk],
         by_id: dict[int, ReadyJob],
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         token = uuid.uuid4().hex[:16]
         wanted = _wanted(request, limit, _name(by_id[chunks[0].jobs[0]]))
         folder = os.path.join(self._folder, token)

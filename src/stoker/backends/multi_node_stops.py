@@ -44,8 +44,10 @@ class MultiNodeStops:
         try:
             subprocess.run(
                 ["scancel", "--signal=TERM", os.environ["SLURM_JOB_ID"]],
-                stdin=subprocess.DEVNULL, timeout=_SCANCEL_SECONDS, check=False,
-            )  # fmt: skip
+                stdin=subprocess.DEVNULL,
+                timeout=_SCANCEL_SECONDS,
+                check=False,
+            )
         except (OSError, KeyError, subprocess.TimeoutExpired):
             self._ending[job] = _Ending(now, reason)  # Slurm does not answer: stop it at once
 

@@ -43,10 +43,16 @@ def rank_words(
     """
     # One task on each node, which may use all its GPUs; all end when one fails.
     srun = (
-        "srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1",
-        "--kill-on-bad-exit=1", "--export=ALL", "--mpi=none", "--quiet",
+        "srun",
+        f"--nodes={nodes}",
+        f"--ntasks={nodes}",
+        "--ntasks-per-node=1",
+        "--kill-on-bad-exit=1",
+        "--export=ALL",
+        "--mpi=none",
+        "--quiet",
         *((f"--cpus-per-task={cpus}",) if cpus else ()),
-    )  # fmt: skip
+    )
     module = (python, "-P", "-m", "stoker.backends.node_rank", exit_file)
     start = (*srun, *module, address, str(port), str(nodes), shell or "-", *words)
     return ("/bin/sh", "-c", _WRAPPER, "sh", exit_file, *start)

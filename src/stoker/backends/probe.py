@@ -74,8 +74,10 @@ def _follow(queue: Queue, job: int, timeout: float) -> Iterator[Step]:
             if time.monotonic() - began > timeout:
                 reason = "; ".join(why(queue.db, queue.settings, row))
                 queue.cancel([job], 0.0)
-                yield Step(f"the probe job {job} did not finish in "
-                           f"{format_duration(timeout)}: {reason}", False)  # fmt: skip
+                yield Step(
+                    f"the probe job {job} did not finish in {format_duration(timeout)}: {reason}",
+                    False,
+                )
                 return
             text = "; ".join(why(queue.db, queue.settings, row))
             if text != shown:

@@ -166,11 +166,18 @@ class Worker(EventListener):
             self.gpus = worker_gpus(settings, tag_base(self.db), self.source.max_gpus)
             self.source.prepare(self.gpus.devices, self._refuse)
             self.foreground = Foreground(
-                self.db, self.source, self._host(), self.gpus, settings, self,
+                self.db,
+                self.source,
+                self._host(),
+                self.gpus,
+                settings,
+                self,
                 lambda job, number: log_path(header.files, job, number),
                 lambda job: job_folder(header.files, job),
-                on_signal=self._on_signal, on_events=self._received, chunk=self._folder,
-            )  # fmt: skip
+                on_signal=self._on_signal,
+                on_events=self._received,
+                chunk=self._folder,
+            )
             self.foreground.work(self._before_wait)
             self._write_held_at_end()
             if not self._is_terminated:  # else the driver decides, by what the engine says
@@ -297,8 +304,15 @@ class Worker(EventListener):
             self._return(left, "drained")
 
     def _refuse(self, job: int, attempt: int, why: str) -> None:
-        self._events.write("ended", job=job, attempt=attempt, status=None, at=time.time(),
-                           cause="start_failed", detail=why)  # fmt: skip
+        self._events.write(
+            "ended",
+            job=job,
+            attempt=attempt,
+            status=None,
+            at=time.time(),
+            cause="start_failed",
+            detail=why,
+        )
 
     # -- events of the loop ----------------------------------------------------------------------
 
@@ -311,9 +325,13 @@ class Worker(EventListener):
         names = {device.number: device.visible for device in self.gpus.devices}
         attempt = self._attempts[job] = self.source.attempt_of(job)
         self._events.write(
-            "begun", job=job, attempt=attempt, at=time.time(), node=self._node,
+            "begun",
+            job=job,
+            attempt=attempt,
+            at=time.time(),
+            node=self._node,
             gpus=",".join(names[number] for number in devices),
-        )  # fmt: skip
+        )
         self._wrote()
 
     def code_changed(self, job: int, files: str) -> None:
@@ -351,13 +369,22 @@ class Worker(EventListener):
             outcome = outcome._replace(reason=self._multi_node.cause_of(job) or outcome.reason)
         memory, use, energy = attempts.gpu_use(self.db, job) if self.gpus.is_monitored else _NONE
         fields: dict[str, object] = {
-            "job": job, "attempt": self._attempts[job], "status": outcome.status,
-            "at": outcome.ended_at, "cause": outcome.reason, "detail": outcome.detail,
-            "last_error": outcome.last_error, "exception": outcome.exception,
-            "leftovers": outcome.leftovers, "user_seconds": outcome.user_seconds,
-            "system_seconds": outcome.system_seconds, "max_rss_bytes": outcome.max_rss_bytes,
-            "gpu_memory": memory, "gpu_use": use, "gpu_energy": energy,
-        }  # fmt: skip
+            "job": job,
+            "attempt": self._attempts[job],
+            "status": outcome.status,
+            "at": outcome.ended_at,
+            "cause": outcome.reason,
+            "detail": outcome.detail,
+            "last_error": outcome.last_error,
+            "exception": outcome.exception,
+            "leftovers": outcome.leftovers,
+            "user_seconds": outcome.user_seconds,
+            "system_seconds": outcome.system_seconds,
+            "max_rss_bytes": outcome.max_rss_bytes,
+            "gpu_memory": memory,
+            "gpu_use": use,
+            "gpu_energy": energy,
+        }
         if outcome.reason is None and outcome.status:
             if self._is_terminated:
                 fields["cause"] = TERMINATED

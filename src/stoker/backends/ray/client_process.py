@@ -51,9 +51,12 @@ class Client:
         import ray
 
         ray.init(
-            address=address, namespace=NAMESPACE, log_to_driver=False, configure_logging=False,
+            address=address,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            configure_logging=False,
             logging_level=logging.ERROR,
-        )  # fmt: skip
+        )
         self._ray: Any = ray
         self._handles: dict[str, Any] = {}  # by the id of the actor
 
@@ -68,17 +71,19 @@ class Client:
             gpus = int(resources.get("GPU", 0))
             unused = free.get(node["NodeID"], {}).get("GPU", 0.0)
             models = [key[len(_ACCELERATOR) :] for key in resources if key.startswith(_ACCELERATOR)]
-            found.append({
-                "id": node["NodeID"],
-                "host": node["NodeManagerHostname"],
-                "address": node["NodeManagerAddress"],
-                "is_alive": node["Alive"],
-                "gpus": gpus,
-                "free_gpus": int(unused + 1e-6),
-                "cpus": int(resources.get("CPU", 0)),
-                "model": ", ".join(models),
-                "death": node.get("DeathReasonMessage") or "",
-            })  # fmt: skip
+            found.append(
+                {
+                    "id": node["NodeID"],
+                    "host": node["NodeManagerHostname"],
+                    "address": node["NodeManagerAddress"],
+                    "is_alive": node["Alive"],
+                    "gpus": gpus,
+                    "free_gpus": int(unused + 1e-6),
+                    "cpus": int(resources.get("CPU", 0)),
+                    "model": ", ".join(models),
+                    "death": node.get("DeathReasonMessage") or "",
+                }
+            )
         return found
 
     def actors(self, prefix: str) -> dict[str, str]:
@@ -101,11 +106,19 @@ class Client:
         from stoker.backends.ray import node_actor
 
         self._ray.cloudpickle.register_pickle_by_value(node_actor)
-        handle = self._ray.remote(node_actor.NodeActor).options(
-            name=name, lifetime="detached", num_gpus=gpus, num_cpus=0, max_restarts=0,
-            get_if_exists=True,
-            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        ).remote({**config, "gpus": gpus})  # fmt: skip
+        handle = (
+            self._ray.remote(node_actor.NodeActor)
+            .options(
+                name=name,
+                lifetime="detached",
+                num_gpus=gpus,
+                num_cpus=0,
+                max_restarts=0,
+                get_if_exists=True,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+            )
+            .remote({**config, "gpus": gpus})
+        )
         id: str = handle._actor_id.hex()
         self._handles[id] = handle
         return id

@@ -58,16 +58,17 @@ class RayConnection:
         os.ftruncate(self._log.fileno(), 0)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "stoker.backends.ray.client_process", address],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log,
-            env=self._environment(), cwd="/",
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            env=self._environment(),
+            cwd="/",
+        )
         self._answer(time.monotonic() + _CONNECT_SECONDS, is_first=True)
 
     def _environment(self) -> dict[str, str]:
         env = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-        env |= {
-            key: value for key, value in self._variables.items() if key.startswith("RAY_AUTH_")
-        }  # fmt: skip
+        env |= {key: value for key, value in self._variables.items() if key.startswith("RAY_AUTH_")}
         env["RAY_USAGE_STATS_ENABLED"] = "0"
         if self._token_file is not None:
             try:

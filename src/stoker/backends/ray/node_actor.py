@@ -104,9 +104,14 @@ class NodeActor:
         self._checked_at = now
         try:
             done = subprocess.run(
-                [self._python, "-P", "-c", _CHECK], capture_output=True, text=True, timeout=60,
-                stdin=subprocess.DEVNULL, env=_worker_environment(), check=False,
-            )  # fmt: skip
+                [self._python, "-P", "-c", _CHECK],
+                capture_output=True,
+                text=True,
+                timeout=60,
+                stdin=subprocess.DEVNULL,
+                env=_worker_environment(),
+                check=False,
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             self._problem = f"`{self._python}` cannot be run: {error}"
             return
@@ -152,13 +157,21 @@ class NodeActor:
 
         node = ray.get_runtime_context().get_node_id()
         with self._lock:
-            holder: Any = ray.remote(GpuHolder).options(
-                num_gpus=count, num_cpus=0,
-                scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-            ).remote()  # fmt: skip
+            holder: Any = (
+                ray.remote(GpuHolder)
+                .options(
+                    num_gpus=count,
+                    num_cpus=0,
+                    scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+                )
+                .remote()
+            )
             self._growing[self._next_holder] = (
-                holder, holder.gpus.remote(), count, time.monotonic(),
-            )  # fmt: skip
+                holder,
+                holder.gpus.remote(),
+                count,
+                time.monotonic(),
+            )
             self._next_holder += 1
 
     def _take_grown(self, now: float) -> None:
@@ -227,9 +240,14 @@ class NodeActor:
             try:
                 with open(output, "ab") as file:
                     process = subprocess.Popen(
-                        words, env=env, cwd="/", stdin=subprocess.DEVNULL, stdout=file,
-                        stderr=subprocess.STDOUT, start_new_session=True,
-                    )  # fmt: skip
+                        words,
+                        env=env,
+                        cwd="/",
+                        stdin=subprocess.DEVNULL,
+                        stdout=file,
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
             except OSError as error:
                 self._allocations[id] = _Allocation(None, path, chosen, f"{error}")
             else:
@@ -338,9 +356,14 @@ class NodeActor:
         if not (is_link or stat.S_ISREG(info.st_mode) or stat.S_ISDIR(info.st_mode)):
             return []
         return [
-            {"name": name, "size": info.st_size, "mtime_ns": info.st_mtime_ns,
-             "mode": info.st_mode, "target": target}
-        ]  # fmt: skip
+            {
+                "name": name,
+                "size": info.st_size,
+                "mtime_ns": info.st_mtime_ns,
+                "mode": info.st_mode,
+                "target": target,
+            }
+        ]
 
     def read(self, name: str, offset: int, size: int) -> bytes:
         """A part of a file."""

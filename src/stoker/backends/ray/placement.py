@@ -11,9 +11,17 @@ class Place:
     """What a node can still take in this round. Choosing it changes the numbers."""
 
     def __init__(
-        self, node: str, *, gpus: int = 0, free: int = 0, coming: int = 0, in_ray: int = 0,
-        cpus: int = 0, model: str = "", has_actor: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        node: str,
+        *,
+        gpus: int = 0,
+        free: int = 0,
+        coming: int = 0,
+        in_ray: int = 0,
+        cpus: int = 0,
+        model: str = "",
+        has_actor: bool = False,
+    ) -> None:
         self.node = node
         self.gpus = gpus  # in all
         self.free = free  # held by the actor and not used

@@ -52,10 +52,13 @@ def write_ranks(chunk: str, nodes: int, address: str, port: int) -> None:
                 spec = line["spec"]
                 own = given[str(line["context"])] | dict(spec["variables"])
                 added = distributed_environment(
-                    rank=rank, world_size=nodes, local_rank=0, nodes=nodes,
+                    rank=rank,
+                    world_size=nodes,
+                    local_rank=0,
+                    nodes=nodes,
                     address=own.get("MASTER_ADDR") or address,
                     port=int(own.get("MASTER_PORT") or port),
-                )  # fmt: skip
+                )
                 spec["variables"] = [*spec["variables"], *added.items()]
                 if rank:
                     spec |= {"stdout": literal_path(os.path.join(folder, _LOG)), "stderr": None}
@@ -135,8 +138,9 @@ class Ranks:
             for name, folder in zip(self._names[1:], self._folders[1:], strict=True):
                 try:
                     with open(os.path.join(folder, _LOG), "rb") as file:
-                        log.writelines(b"[%s] %s\n" % (name.encode(), line.rstrip(b"\n"))
-                                       for line in file)  # fmt: skip
+                        log.writelines(
+                            b"[%s] %s\n" % (name.encode(), line.rstrip(b"\n")) for line in file
+                        )
                 except FileNotFoundError:
                     continue
 

@@ -376,8 +376,15 @@ class RayBackend:
         now = time.time()
         events.write("owned", by="driver", node="", at=now)
         for job in read_jobs(self._chunk(one)).values():
-            events.write("ended", job=job.job, attempt=job.attempt, status=None, at=now,
-                         cause="start_failed", detail=why)  # fmt: skip
+            events.write(
+                "ended",
+                job=job.job,
+                attempt=job.attempt,
+                status=None,
+                at=now,
+                cause="start_failed",
+                detail=why,
+            )
         events.write("closed", at=now, why=why)
         events.close()
 
@@ -389,9 +396,10 @@ class RayBackend:
         calls: list[Call] = []
         for actor in self._actors.by_node.values():
             gone = [
-                id for id in actor.allocations
+                id
+                for id in actor.allocations
                 if id not in ranks and chunk_files.is_revoked(self._path(id))
-            ]  # fmt: skip
+            ]
             if gone:
                 calls.append((actor.id, "forget", (gone,)))
         self._actors.call(calls)

@@ -118,9 +118,10 @@ class Return:
                 data = file.read(size)
             pieces.append(Piece(name=f"batches/{self._id}/{STOPS}", offset=0, data=data))
         stopping = [
-            job for job in self._active
+            job
+            for job in self._active
             if job not in self._stopped and os.path.exists(stop_path(self._local(job)))
-        ]  # fmt: skip
+        ]
         pieces += [
             Piece(name=stop_path(job_folder("files", job)), offset=0, data=b"") for job in stopping
         ]

@@ -137,10 +137,12 @@ class Sender:
         )
         lines = self._job_lines(chunk)
         text = json.dumps({id: self._context(one, cwds) for id, one in contexts.items()})
-        self._send([
-            Piece(name=f"{name}/{CONTEXTS}", offset=0, data=text.encode()),
-            *_pieces(f"{name}/{JOBS}", "".join(f"{line}\n" for line in lines).encode()),
-        ])  # fmt: skip
+        self._send(
+            [
+                Piece(name=f"{name}/{CONTEXTS}", offset=0, data=text.encode()),
+                *_pieces(f"{name}/{JOBS}", "".join(f"{line}\n" for line in lines).encode()),
+            ]
+        )
 
     def _send(self, pieces: Iterable[Piece]) -> None:
         waiting: list[Piece] = []

@@ -26,17 +26,23 @@ _UNREACHABLE = (
 )  # fmt: skip
 # Limits of the cluster: the same request may be accepted later.
 _LIMITS = (
-    "maxsubmitjob", "max submit", "job violates accounting/qos policy", "maxjobcount",
-    "job submit limit", "slurm temporarily unable to accept job", "too many",
-)  # fmt: skip
+    "maxsubmitjob",
+    "max submit",
+    "job violates accounting/qos policy",
+    "maxjobcount",
+    "job submit limit",
+    "slurm temporarily unable to accept job",
+    "too many",
+)
 
 
 def slurm_environment(added: Mapping[str, str] = {}) -> dict[str, str]:
     """The environment of Slurm's commands; the programs of `added` are found after our own."""
     env = {
-        key: value for key, value in os.environ.items()
+        key: value
+        for key, value in os.environ.items()
         if key in _KEPT or not key.startswith(_PREFIXES)
-    }  # fmt: skip
+    }
     paths = [part for part in (env.get("PATH"), added.get("PATH")) if part]
     return {
         **env,
@@ -73,10 +79,16 @@ def run_slurm(
     program = shutil.which(name, path=env["PATH"]) or name
     try:
         done = subprocess.run(
-            [program, *arguments], input=stdin, capture_output=True, text=True, errors="replace",
-            timeout=timeout, env=env, check=False,
+            [program, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+            env=env,
+            check=False,
             stdin=subprocess.DEVNULL if stdin is None else None,
-        )  # fmt: skip
+        )
     except FileNotFoundError:
         raise Unreachable(f"the program `{name}` is not installed on this host") from None
     except OSError as error:

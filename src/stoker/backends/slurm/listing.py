@@ -15,26 +15,55 @@ SQUEUE_FORMAT = "%j|%F|%K|%T|%r|%N"
 SINFO_FORMAT = "NodeHost:.100|,StateLong:.40|,Gres:.200|,GresUsed:.200|,CPUs:.20|,Reason:.200"
 
 _PENDING = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
-_ALIVE = ("RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING",
-          "STAGE_OUT")  # fmt: skip
+_ALIVE = (
+    "RUNNING",
+    "COMPLETING",
+    "CONFIGURING",
+    "SUSPENDED",
+    "STOPPED",
+    "RESIZING",
+    "SIGNALING",
+    "STAGE_OUT",
+)
 # How a job ended, as the cause of what was running in it.
 _CAUSES = {
-    "TIMEOUT": "time_limit", "DEADLINE": "time_limit", "CANCELLED": "engine_cancel",
-    "OUT_OF_MEMORY": "host_oom", "PREEMPTED": "preempted", "REVOKED": "engine_cancel",
-}  # fmt: skip
+    "TIMEOUT": "time_limit",
+    "DEADLINE": "time_limit",
+    "CANCELLED": "engine_cancel",
+    "OUT_OF_MEMORY": "host_oom",
+    "PREEMPTED": "preempted",
+    "REVOKED": "engine_cancel",
+}
 _ENDS = {
-    "COMPLETED": "completed", "FAILED": "its worker failed", "TIMEOUT": "time limit",
-    "CANCELLED": "cancelled in Slurm", "OUT_OF_MEMORY": "out of memory",
-    "NODE_FAIL": "its node failed", "PREEMPTED": "preempted by another job",
-    "BOOT_FAIL": "its node did not boot", "DEADLINE": "deadline reached",
-    "REVOKED": "moved to another cluster", "LAUNCH_FAILED": "its worker could not be started",
+    "COMPLETED": "completed",
+    "FAILED": "its worker failed",
+    "TIMEOUT": "time limit",
+    "CANCELLED": "cancelled in Slurm",
+    "OUT_OF_MEMORY": "out of memory",
+    "NODE_FAIL": "its node failed",
+    "PREEMPTED": "preempted by another job",
+    "BOOT_FAIL": "its node did not boot",
+    "DEADLINE": "deadline reached",
+    "REVOKED": "moved to another cluster",
+    "LAUNCH_FAILED": "its worker could not be started",
     "RECONFIG_FAIL": "its node could not be configured",
-}  # fmt: skip
+}
 # Ends that slurmd reported. The others may be those of a node that does not answer.
 _CERTAIN = ("COMPLETED", "FAILED", "OUT_OF_MEMORY")
 # A node that is powered down is started when it is needed.
-_NODE_UP = ("idle", "mixed", "allocated", "completing", "planned", "reserved", "powered_down",
-            "powering_up", "power_up", "power_down", "powering_down")  # fmt: skip
+_NODE_UP = (
+    "idle",
+    "mixed",
+    "allocated",
+    "completing",
+    "planned",
+    "reserved",
+    "powered_down",
+    "powering_up",
+    "power_up",
+    "power_down",
+    "powering_down",
+)
 # Slurm's reason codes of waiting jobs, as sentences.
 _REASONS = {
     "Resources": "waits for free resources",
@@ -49,8 +78,9 @@ _REASONS = {
     "PartitionNodeLimit": "it requests more nodes than the partition allows",
     "PartitionTimeLimit": "its time limit exceeds that of the partition",
     "ReqNodeNotAvail": "a requested node is not available",
-    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions":
-        "the nodes that it needs are down, drained or reserved",
+    "Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved_for_jobs_in_higher_priority_partitions": (
+        "the nodes that it needs are down, drained or reserved"
+    ),
     "QOSMaxJobsPerUserLimit": "you run as many jobs as the QOS allows",
     "QOSMaxGRESPerUser": "your jobs use as many GPUs as the QOS allows",
     "QOSGrpGRES": "jobs of this QOS use all GPUs that it may use",
@@ -61,7 +91,7 @@ _REASONS = {
     "Reservation": "waits for its reservation",
     "Cleaning": "being requeued",
     "None": "not considered by Slurm yet",
-}  # fmt: skip
+}
 
 PARTITION_FORMAT = "%P|%l"
 
@@ -128,8 +158,13 @@ def status_of(state: str, reason: str, node: str) -> Status:
     if word not in _ENDS:
         return Status(state=UNKNOWN)  # of a newer version
     words = _ENDS[word]
-    return Status(state=ENDED, reason=words, node=node, cause=_CAUSES.get(word, "lost"),
-                  is_certain=word in _CERTAIN)  # fmt: skip
+    return Status(
+        state=ENDED,
+        reason=words,
+        node=node,
+        cause=_CAUSES.get(word, "lost"),
+        is_certain=word in _CERTAIN,
+    )
 
 
 def _whole_word(word: str) -> str:

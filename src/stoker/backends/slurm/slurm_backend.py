@@ -103,9 +103,10 @@ class SlurmBackend:
         options = {**self._sbatch, **_pairs(request.options)}
         names = options.get("partition", "").split(",")
         used = [
-            one for one in self._partitions
+            one
+            for one in self._partitions
             if (one.name in names if "partition" in options else one.is_default)
-        ]  # fmt: skip
+        ]
         limits = [one.seconds for one in used if one.seconds is not None]
         most = max(limits) if limits and len(limits) == len(used) else None
         given = parse_limit(options.get("time", ""))
@@ -139,12 +140,18 @@ class SlurmBackend:
         if request.seconds is not None and "time" not in options:
             options["time"] = str(int(-(-request.seconds // 60)))  # minutes, rounded up
         argv = [
-            "sbatch", "--parsable", f"--job-name={_NAME}{batch.token}",
-            f"--array={_ranges(batch.tasks)}", "--no-requeue", f"--export={_EXPORTED}",
-            f"--output={batch.folder}/slurm-%a.out", "--open-mode=append", "--chdir=/",
+            "sbatch",
+            "--parsable",
+            f"--job-name={_NAME}{batch.token}",
+            f"--array={_ranges(batch.tasks)}",
+            "--no-requeue",
+            f"--export={_EXPORTED}",
+            f"--output={batch.folder}/slurm-%a.out",
+            "--open-mode=append",
+            "--chdir=/",
             f"--nodes={request.nodes}",
             f"--signal=B:USR2@{END_SIGNAL_SECONDS}",
-        ]  # fmt: skip
+        ]
         if not {"ntasks", "ntasks-per-node"} & options.keys():
             argv.append("--ntasks-per-node=1")
         if request.name:
@@ -208,9 +215,9 @@ class SlurmBackend:
         }
 
     def _listing(self) -> list[Listed]:
-        return list(parse_queue(self._run(
-            ["squeue", "--me", "-h", "-t", "all", "-o", SQUEUE_FORMAT]
-        )))  # fmt: skip
+        return list(
+            parse_queue(self._run(["squeue", "--me", "-h", "-t", "all", "-o", SQUEUE_FORMAT]))
+        )
 
     def _accounted(self, missing: list[Allocation]) -> dict[int, Status]:
         """The ends of allocations that left the queue, where Slurm keeps accounting."""

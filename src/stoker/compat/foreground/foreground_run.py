@@ -91,11 +91,17 @@ class ForegroundRun(EventListener):
         self._passes_interrupts = passes_interrupts
         own_settings = settings._replace(state_dir=self._folder, gpu_file=None)
         self._foreground = Foreground(
-            self._db, self._source, _HOST, self._slots,
-            own_settings if grace is None else own_settings._replace(grace=grace), self,
-            lambda job, number: None, lambda job: os.path.join(self._folder, str(job)),
-            cancels_at_once=not passes_interrupts, on_signal=self._on_signal,
-        )  # fmt: skip
+            self._db,
+            self._source,
+            _HOST,
+            self._slots,
+            own_settings if grace is None else own_settings._replace(grace=grace),
+            self,
+            lambda job, number: None,
+            lambda job: os.path.join(self._folder, str(job)),
+            cancels_at_once=not passes_interrupts,
+            on_signal=self._on_signal,
+        )
 
     def work(self, before_wait: Callable[[], float | None] = lambda: None) -> Summary:
         """Run all jobs. `before_wait` is called regularly and returns when it is next due."""
@@ -182,8 +188,11 @@ class ForegroundRun(EventListener):
         states = self._slots.states.values()
         if any(state.closes_briefly for state in states):
             return
-        closed = [state.closed_reason or state.note or "used by another process" for state in states
-                  if state.closed_reason is not None or state.has_other_processes]  # fmt: skip
+        closed = [
+            state.closed_reason or state.note or "used by another process"
+            for state in states
+            if state.closed_reason is not None or state.has_other_processes
+        ]
         text = "; ".join(dict.fromkeys(closed))
         if len(closed) == len(self._slots.devices) and text != self._last_wait_reason:
             self._last_wait_reason = text
@@ -224,10 +233,16 @@ class _Source:
         context = self.context if job.cwd is None else self._context_in(job.cwd)
         argv, is_text = self._argv(job.command)
         return JobSpec(
-            argv, context, is_text, _ONE_SLOT, grace=job.grace, variables=job.env,
-            stdout=_absolute(job.stdout, context.cwd), stderr=_absolute(job.stderr, context.cwd),
+            argv,
+            context,
+            is_text,
+            _ONE_SLOT,
+            grace=job.grace,
+            variables=job.env,
+            stdout=_absolute(job.stdout, context.cwd),
+            stderr=_absolute(job.stderr, context.cwd),
             keep_children=job.keep_children,
-        )  # fmt: skip
+        )
 
     def _argv(self, command: str | tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
         if not isinstance(command, str):

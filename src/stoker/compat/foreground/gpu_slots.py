@@ -176,8 +176,10 @@ class MonitoredSlots(ChangingGpus):
         """Take over the states of the GPUs; a slot is open when all of its GPUs are."""
         real = self._real
         self.problem, self.lease_problem, self.waiter = (
-            real.problem, real.lease_problem, real.waiter
-        )  # fmt: skip
+            real.problem,
+            real.lease_problem,
+            real.waiter,
+        )
         self.states = {number: self._state(number) for number in range(len(self._gpus_of))}
 
     def _state(self, slot: int) -> DeviceState:

@@ -26,9 +26,12 @@ class EngineClient:
         try:
             # In its own session: the program handles Ctrl-C and then closes the connection.
             self._process = subprocess.Popen(
-                words, env=env, stdin=subprocess.DEVNULL, pass_fds=[engine_end.fileno()],
+                words,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                pass_fds=[engine_end.fileno()],
                 start_new_session=True,
-            )  # fmt: skip
+            )
         finally:
             engine_end.close()
 
@@ -64,8 +67,10 @@ class EngineClient:
     def _broken(self) -> Error:
         code = self._process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        return Broken(f"the scheduler process (pid {self._process.pid}) died: {how}",
-                      "its tasks were ended too; run the program again")  # fmt: skip
+        return Broken(
+            f"the scheduler process (pid {self._process.pid}) died: {how}",
+            "its tasks were ended too; run the program again",
+        )
 
 
 def environment(base: dict[str, str]) -> dict[str, str]:

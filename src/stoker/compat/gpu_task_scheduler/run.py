@@ -160,9 +160,14 @@ class Run:
         argv = [sys.executable, "-P", "-m", _CHILD, path, origin.module, origin.path, self._cwd]
         folder = instance.folder
         message = {
-            "argv": argv, "env": env, "log": self._output(instance), "pickle": path,
-            "folder": os.path.abspath(folder.path), "stage": folder.stage, "params": folder.params,
-        }  # fmt: skip
+            "argv": argv,
+            "env": env,
+            "log": self._output(instance),
+            "pickle": path,
+            "folder": os.path.abspath(folder.path),
+            "stage": folder.stage,
+            "params": folder.params,
+        }
         return message, path
 
     def _output(self, instance: _Instance) -> str:

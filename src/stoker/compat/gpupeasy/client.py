@@ -45,12 +45,13 @@ class Backend:
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
         connection = http.client.HTTPConnection(address, self._port, timeout=_TIMEOUT_SECONDS)
-        headers["Host"] = f"[{self._host}]:{self._port}" if ":" in self._host else (
-            f"{self._host}:{self._port}"
-        )  # fmt: skip
+        headers["Host"] = (
+            f"[{self._host}]:{self._port}" if ":" in self._host else (f"{self._host}:{self._port}")
+        )
         try:
-            connection.request(method, target + ("?" + urlencode(query) if query else ""), body,
-                               headers)  # fmt: skip
+            connection.request(
+                method, target + ("?" + urlencode(query) if query else ""), body, headers
+            )
             return json.loads(connection.getresponse().read(_MAX_BYTES))
         except TimeoutError:
             raise Unreachable(f"Connection timeout on url: {url}") from None

@@ -98,8 +98,9 @@ class PeasyDaemon(Daemon):
                 "Warning", "Process", name, "returns to the queue:", verdict.cause
             )
         elif verdict.cause == "start_failed":
-            self._event_log.write("Error", "Scheduling failed for", name, "on gpu",
-                             self._gpu(row.devices))  # fmt: skip
+            self._event_log.write(
+                "Error", "Scheduling failed for", name, "on gpu", self._gpu(row.devices)
+            )
             self._event_log.write("Error", "OSError: ", outcome.detail)
         else:
             level = "Success" if verdict.event == "succeed" else "Warning"

@@ -54,7 +54,7 @@ class Gui:
             ("POST", "/resumescheduler", lambda _: self._change("resumescheduler")),
             ("GET", "/static/style.css", lambda _: Response(STYLE, media_type="text/css")),
             ("GET", "/static/refresh.js", lambda _: Response(SCRIPT, media_type="text/javascript")),
-        ]  # fmt: skip
+        ]
 
     def answer(self, request: Request, work: Callable[[], Response]) -> Response:
         try:
@@ -159,8 +159,11 @@ class Gui:
             return as_json({"status": "failed", "message": "jobCommand is required"}, 400)
         result: dict[str, Any]
         if not gpupeasy_text.one_line(text):
-            result = {"status": "failed", "commandList": [],
-                      "errorMessage": "Command string cannot be emtpy"}  # fmt: skip
+            result = {
+                "status": "failed",
+                "commandList": [],
+                "errorMessage": "Command string cannot be emtpy",
+            }
         elif gpupeasy_text.has_fields(text):
             result = _parsed_list(list(gpupeasy_text.jobs_in(text)))
         else:

@@ -60,7 +60,9 @@ def index(messages: Messages, parts: Mapping[str, str], is_paused: bool) -> str:
         else _button("/pausescheduler", "Pause the scheduler")
     )
     note = '<div class="alert">The scheduler is paused: no jobs are started.</div>'
-    return _page("GPUPeasy", f"""{banners(messages)}
+    return _page(
+        "GPUPeasy",
+        f"""{banners(messages)}
 {note if is_paused else ""}
 <h2>Device Utilization</h2>
 {_section("DeviceUtilization", "deviceutilization", parts)}
@@ -75,7 +77,9 @@ def index(messages: Messages, parts: Mapping[str, str], is_paused: bool) -> str:
 <div class="columns">
 <div><h2>Successful Jobs</h2>{_section("SuccessfulJobs", "successfuljobs", parts)}</div>
 <div><h2>Failed Jobs</h2>{_section("FailedJobs", "failedjobs", parts)}</div>
-</div>""", reloads=True)  # fmt: skip
+</div>""",
+        reloads=True,
+    )
 
 
 def _section(id: str, source: str, parts: Mapping[str, str]) -> str:
@@ -83,7 +87,9 @@ def _section(id: str, source: str, parts: Mapping[str, str]) -> str:
 
 
 def add_jobs(messages: Messages) -> str:
-    return _page("Add Jobs - GPUPeasy", f"""{banners(messages)}
+    return _page(
+        "Add Jobs - GPUPeasy",
+        f"""{banners(messages)}
 <h2>Add Jobs</h2>
 <p>One or more jobs, separated by <code>;;;</code>, each written as
 <code>name ;; output file ;; command</code>. The output file must not exist yet. Newlines and
@@ -102,7 +108,8 @@ variables need <code>sh -c '...'</code>.</p>
 <textarea id="jobCommand" name="jobCommand" rows="4"></textarea>
 <button class="primary">Submit</button>
 </form>
-{_parsed(messages)}""")  # fmt: skip
+{_parsed(messages)}""",
+    )
 
 
 def _parsed(messages: Messages) -> str:
@@ -124,8 +131,11 @@ def job_page(messages: Messages, job: Job | None, log: str | None, last: str) ->
     fields = [
         ("Job ID", _text(job["jobid"])),
         ("Job Name", _text(job["jobName"])),
-        ("Status", f'<span class="{_STATUS_CLASS.get(status, "")}">{_text(status)}</span>'
-                   f" {_text(job['result'])}"),
+        (
+            "Status",
+            f'<span class="{_STATUS_CLASS.get(status, "")}">{_text(status)}</span>'
+            f" {_text(job['result'])}",
+        ),
         ("Return Code", _text(job["returnCode"])),
         ("Device", _text(_or_dash(job["gpu"]))),
         ("PID", _text(_or_dash(job["pid"]))),
@@ -136,11 +146,13 @@ def job_page(messages: Messages, job: Job | None, log: str | None, last: str) ->
         ("Checkpoints", _text(job["checkpointDir"] if job["checkpoint"] else "-")),
         ("Job Command", f"<code>{_text(job['jobCommand'])}</code>"),
         ("Output File", f"<code>{_text(job['outFile'])}</code>"),
-    ]  # fmt: skip
+    ]
     rows = "\n".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in fields)
     shown = _text(log_as_text(log)) if log is not None else "#Press Load to load log file"
     id = quote(str(job["jobid"]))
-    return _page(f"{job['jobName']} - GPUPeasy", f"""{banners(messages)}
+    return _page(
+        f"{job['jobName']} - GPUPeasy",
+        f"""{banners(messages)}
 <h2>Job Info</h2>
 <div class="card"><dl>{rows}</dl></div>
 <div class="actions">{_actions(job, status)}</div>
@@ -151,7 +163,8 @@ def job_page(messages: Messages, job: Job | None, log: str | None, last: str) ->
 <input type="number" id="lastN" name="lastN" value="{_text(last)}">
 <button>Load</button>
 </form>
-<pre id="logTextArea00">{shown}</pre>""")  # fmt: skip
+<pre id="logTextArea00">{shown}</pre>""",
+    )
 
 
 def _actions(job: Job, status: str) -> str:

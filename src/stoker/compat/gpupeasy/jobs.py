@@ -55,9 +55,13 @@ def parse_submission(job: object) -> PeasySubmission:
     if not _is_argument(name):
         raise InvalidSubmission("No job name was provided")
     return PeasySubmission(
-        name, out, tuple(words), priority_of(fields.get("priority", DEFAULT_PRIORITY)),
-        bool(fields.get("checkpoint", False)), _retries(fields.get("retries", 0)),
-    )  # fmt: skip
+        name,
+        out,
+        tuple(words),
+        priority_of(fields.get("priority", DEFAULT_PRIORITY)),
+        bool(fields.get("checkpoint", False)),
+        _retries(fields.get("retries", 0)),
+    )
 
 
 def priority_of(value: object) -> int:

@@ -122,10 +122,11 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="command", required=True)
     server = verbs.add_parser("server", help="accept jobs over HTTP and run them")
     server.add_argument(
-        "--gpus", metavar="LIST",
+        "--gpus",
+        metavar="LIST",
         help="devices separated by `;`, each as for CUDA_VISIBLE_DEVICES: '0;1;2,3' "
         "(default: the devices of the last server in DIR, else all GPUs, else 0;1;2)",
-    )  # fmt: skip
+    )
     server.add_argument(
         "--jobs-per-gpu",
         metavar="N",
@@ -135,9 +136,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     server.add_argument("--logdir", metavar="DIR", help="folder of logs.out and of the queue")
     server.add_argument(
-        "--queue-limit", metavar="N", type=int, default=_QUEUE_LIMIT,
+        "--queue-limit",
+        metavar="N",
+        type=int,
+        default=_QUEUE_LIMIT,
         help="maximum number of waiting jobs; 0: no limit (default: 1000)",
-    )  # fmt: skip
+    )
     _add_listen_options(server, SERVER_PORT)
     gui = verbs.add_parser("gui", help="serve the web page of a server")
     _add_listen_options(gui, GUI_PORT)
@@ -152,13 +156,18 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_backend(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--backend-host", metavar="ADDRESS", default=_LOOPBACK,
+        "--backend-host",
+        metavar="ADDRESS",
+        default=_LOOPBACK,
         help=f"address of the server (default: {_LOOPBACK})",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--backend-port", metavar="N", type=int, default=SERVER_PORT,
+        "--backend-port",
+        metavar="N",
+        type=int,
+        default=SERVER_PORT,
         help=f"port of the server (default: {SERVER_PORT})",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--backend-token-file", metavar="FILE", help="file with the token of the server"
     )
@@ -166,21 +175,30 @@ def _add_backend(parser: argparse.ArgumentParser) -> None:
 
 def _add_listen_options(parser: argparse.ArgumentParser, port: int) -> None:
     parser.add_argument(
-        "--port", metavar="N", type=int, default=port,
+        "--port",
+        metavar="N",
+        type=int,
+        default=port,
         help="port to listen on (default: %(default)s; 0: any free port)",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--host", metavar="ADDRESS", default=_LOOPBACK,
+        "--host",
+        metavar="ADDRESS",
+        default=_LOOPBACK,
         help="address to listen on (default: %(default)s); others need --token-file",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--token-file", metavar="FILE",
+        "--token-file",
+        metavar="FILE",
         help="accept clients that send the token in FILE; created if missing",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--allow-host", metavar="NAME", action="append", default=[],
+        "--allow-host",
+        metavar="NAME",
+        action="append",
+        default=[],
         help="also accept requests for this NAME or NAME:PORT",
-    )  # fmt: skip
+    )
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -201,8 +219,10 @@ def serve(
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise NoPermission(f"cannot create the folder `{folder}`: {error.strerror}",
-                           "choose another one with --logdir") from None  # fmt: skip
+        raise NoPermission(
+            f"cannot create the folder `{folder}`: {error.strerror}",
+            "choose another one with --logdir",
+        ) from None
     settings = settings._replace(state_dir=os.path.join(folder, _FOLDER))
     prepare_state_dir(settings)
     lock = _lock(settings.state_dir)
@@ -213,8 +233,10 @@ def serve(
     used = service.open(devices, _default_devices(settings) if devices is None else ())
     with _serving(options, listening, token, server):
         log.write("Info", f"Starting GPUPeasy server on {options.host}:{listening.port}")
-        _print(f"GPUPeasy server on {listening.link}"
-             f"  devices: {'; '.join(used)}  log: {os.path.join(folder, NAME)}")  # fmt: skip
+        _print(
+            f"GPUPeasy server on {listening.link}"
+            f"  devices: {'; '.join(used)}  log: {os.path.join(folder, NAME)}"
+        )
         while _wait_for_signal() == signal.SIGUSR1:
             _print(service.pause(True)["message"])
         running = service.count_running()
@@ -237,8 +259,10 @@ def _lock(folder: str) -> int:
         return locks.take(folder, _LOCK)
     except Conflict:
         pid = locks.holder(folder, _LOCK)
-        raise Conflict(f"another server uses `{os.path.dirname(folder)}` (pid {pid})",
-                       "choose another --logdir for this one") from None  # fmt: skip
+        raise Conflict(
+            f"another server uses `{os.path.dirname(folder)}` (pid {pid})",
+            "choose another --logdir for this one",
+        ) from None
 
 
 def _stop_daemon(folder: str) -> None:
@@ -281,10 +305,13 @@ def submit(backend: Backend, path: str) -> int:
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
     data = [
-        {"jobName": line.name, "outFile": line.out and os.path.abspath(line.out),
-         "jobCommand": line.argv}
+        {
+            "jobName": line.name,
+            "outFile": line.out and os.path.abspath(line.out),
+            "jobCommand": line.argv,
+        }
         for line in lines
-    ]  # fmt: skip
+    ]
     is_dry_run = any(line.error for line in lines)
     try:
         response = backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
@@ -336,8 +363,10 @@ def _serving(
 
     guard = Guard(own_hosts(listening, options.names), token)
     if not listening.addresses.is_loopback:
-        _print(f"clients with the token in `{options.token_file}` can run commands as you; "
-               "it is sent unencrypted, so use `ssh -L` on untrusted networks")  # fmt: skip
+        _print(
+            f"clients with the token in `{options.token_file}` can run commands as you; "
+            "it is sent unencrypted, so use `ssh -L` on untrusted networks"
+        )
     with serving(make_app(application, guard), listening):
         yield
 

@@ -112,9 +112,13 @@ class Service:
         if row is None:
             return missing(id)
         value = {
-            "jobid": row.id, "jobName": row.name, "jobCommand": command(row),
-            "outFile": shown_out(row), "status": status_of(row), "returnCode": return_code(row),
-        }  # fmt: skip
+            "jobid": row.id,
+            "jobName": row.name,
+            "jobCommand": command(row),
+            "outFile": shown_out(row),
+            "status": status_of(row),
+            "returnCode": return_code(row),
+        }
         return successful(message={}, value=value)
 
     def details(self, id: str) -> Response:
@@ -226,12 +230,18 @@ class Service:
         context = current_context(self._queue.settings)
         specs = [
             JobSpec(
-                job.argv, context, False, Request(gpus=1), job.name, job.priority,
-                retries=job.retries, restartable=job.restartable,
+                job.argv,
+                context,
+                False,
+                Request(gpus=1),
+                job.name,
+                job.priority,
+                retries=job.retries,
+                restartable=job.restartable,
                 stdout=literal_path(os.path.join(context.cwd, ".", job.out)),
             )
             for job in submissions
-        ]  # fmt: skip
+        ]
         created: list[str] = []
         try:
             for index, job in enumerate(submissions):

@@ -87,8 +87,10 @@ class YieldedJobs(PipedJobs):
         self._receive_first()
         if not self._is_ready:  # it failed before its first command
             self.close()
-            raise Unusable(f"cannot use the yielder of `{path}`: {self.error}",
-                           "it needs a function `yielder` that yields commands")  # fmt: skip
+            raise Unusable(
+                f"cannot use the yielder of `{path}`: {self.error}",
+                "it needs a function `yielder` that yields commands",
+            )
 
     @property
     def error(self) -> str | None:
@@ -136,8 +138,10 @@ def _start(file: str, writing: int) -> int:
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return os.posix_spawn(
-            sys.executable, [*words, str(os.getpid())], os.environ,
+            sys.executable,
+            [*words, str(os.getpid())],
+            os.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, writing, writing)],
-        )  # fmt: skip
+        )
     finally:
         signal.signal(signal.SIGINT, handler)

@@ -37,8 +37,9 @@ class Console:
             try:
                 file = _File(log_file)
             except OSError as error:
-                raise Unusable(f"cannot write the log file `{log_file}`: "
-                               f"{error.strerror}") from None  # fmt: skip
+                raise Unusable(
+                    f"cannot write the log file `{log_file}`: {error.strerror}"
+                ) from None
             file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
             LOGGER.addHandler(file)
 

@@ -26,8 +26,9 @@ class _Parser(argparse.ArgumentParser):
 def parse(arguments: list[str]) -> argparse.Namespace:
     options = _parser().parse_args([_unabbreviated(word) for word in arguments])
     if options.gpus is None and options.gpu_file is None:
-        raise UsageError("the following arguments are required: --gpus",
-                         "hog --job_file jobs.txt --gpus 0,1")  # fmt: skip
+        raise UsageError(
+            "the following arguments are required: --gpus", "hog --job_file jobs.txt --gpus 0,1"
+        )
     if options.jobs_per_gpu < 1:
         raise UsageError(f"--jobs_per_gpu must be at least 1, not {options.jobs_per_gpu}")
     return options
@@ -55,8 +56,12 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_argument("--job_pipe", type=int, help=argparse.SUPPRESS)  # for the decorator
     add = parser.add_argument
     add("--result_pipe", type=int, help=argparse.SUPPRESS)
-    add("--gpus", metavar="IDS", help="comma separated IDs of the GPUs to use; repeat an ID to run "
-        "several jobs on it at the same time: 0,0,1; also 0-3, UUIDs, pairs 0+1")  # fmt: skip
+    add(
+        "--gpus",
+        metavar="IDS",
+        help="comma separated IDs of the GPUs to use; repeat an ID to run "
+        "several jobs on it at the same time: 0,0,1; also 0-3, UUIDs, pairs 0+1",
+    )
     add("--gpu_file", metavar="FILE", help="read the IDs from a file, which may change at run time")
     add(
         "--jobs_per_gpu",
@@ -68,8 +73,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--prefix", default="job_", help="prefix of the job folders (default: job_)")
     add("--output_dir", metavar="DIR", default="hog_run", help="output folder (default: hog_run)")
     add("--resume", action="store_true", help="skip jobs that succeeded in an earlier run")
-    add("--function", metavar="FILE.py[:NAME]", help="call job(job_name, job_instruction, "
-        "output_dir, gpu_id) of this file for each job, instead of a shell")  # fmt: skip
+    add(
+        "--function",
+        metavar="FILE.py[:NAME]",
+        help="call job(job_name, job_instruction, "
+        "output_dir, gpu_id) of this file for each job, instead of a shell",
+    )
     add("--pre_hook", metavar="CMD", help="run before each job; the job fails if CMD fails")
     add(
         "--post_hook", metavar="CMD", help="run after each job, with HOG_STATUS and other variables"
@@ -101,5 +110,6 @@ def _id(word: str) -> str:
     try:
         return str(int(word))
     except ValueError:
-        raise Unusable(f"`{word}` is not a GPU ID",
-                       "example: --gpus 0,1,2 (or 0-2, or UUIDs)") from None  # fmt: skip
+        raise Unusable(
+            f"`{word}` is not a GPU ID", "example: --gpus 0,1,2 (or 0-2, or UUIDs)"
+        ) from None

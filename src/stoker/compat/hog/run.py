@@ -47,10 +47,13 @@ class JobFactory:
             write_notice(f"job {number} skipped: it succeeded in an earlier run")
             return None
         return Job(
-            self._argv(folder.name, command), folder.out, folder.err,
+            self._argv(folder.name, command),
+            folder.out,
+            folder.err,
             hook_variables(folder, number, command) if options.pre_hook else (),
-            keep_children=True, key=(number, command),
-        )  # fmt: skip
+            keep_children=True,
+            key=(number, command),
+        )
 
     def _argv(self, name: str, command: str) -> str | tuple[str, ...]:
         hook = self._options.pre_hook
@@ -58,10 +61,21 @@ class JobFactory:
             if is_empty(command):
                 command = f": && {command}"
             return command if hook is None else _WITH_HOOK.format(hook, command)
-        words = (sys.executable, "-P", "-m", "stoker.compat.hog.call", *self._function,
-                 name, command, self._options.output_dir)  # fmt: skip
-        return words if hook is None else \
-            ("/bin/sh", "-c", _WITH_HOOK.format(hook, 'exec "$@"'), "hog", *words)  # fmt: skip
+        words = (
+            sys.executable,
+            "-P",
+            "-m",
+            "stoker.compat.hog.call",
+            *self._function,
+            name,
+            command,
+            self._options.output_dir,
+        )
+        return (
+            words
+            if hook is None
+            else ("/bin/sh", "-c", _WITH_HOOK.format(hook, 'exec "$@"'), "hog", *words)
+        )
 
 
 def is_empty(command: str) -> bool:
@@ -87,16 +101,22 @@ def _find_function(text: str) -> tuple[str, str]:
     except (SyntaxError, ValueError) as error:
         raise Unusable(f"`{path}` is not a valid Python file: {error}") from None
     if not is_defined:
-        raise Unusable(f"there is no function `{name}` in `{path}`",
-                       "use another function with --function FILE.py:NAME")  # fmt: skip
+        raise Unusable(
+            f"there is no function `{name}` in `{path}`",
+            "use another function with --function FILE.py:NAME",
+        )
     return os.path.abspath(path), name
 
 
 def hook_variables(folder: Folder, number: int, command: str) -> tuple[tuple[str, str], ...]:
     """The variables of hooks. (The GPU is in CUDA_VISIBLE_DEVICES, as for the job itself.)"""
     path = os.path.abspath(folder.path)
-    return (("HOG_JOB", str(number)), ("HOG_NAME", folder.name), ("HOG_DIR", path),
-            ("HOG_COMMAND", command))  # fmt: skip
+    return (
+        ("HOG_JOB", str(number)),
+        ("HOG_NAME", folder.name),
+        ("HOG_DIR", path),
+        ("HOG_COMMAND", command),
+    )
 
 
 class Hog(Reporter):
@@ -118,8 +138,9 @@ class Hog(Reporter):
             os.makedirs(options.output_dir, exist_ok=True)
         except OSError as error:
             jobs.close()
-            raise Unusable(f"cannot create the folder `{options.output_dir}`: "
-                           f"{error.strerror}") from None  # fmt: skip
+            raise Unusable(
+                f"cannot create the folder `{options.output_dir}`: {error.strerror}"
+            ) from None
         self._workers = Workers(self._console.info)
         self._workers.use(slots, Counter())
         run = ForegroundRun(slots, jobs, self, order=FIRST_FREED, passes_interrupts=True)
@@ -183,21 +204,27 @@ class Hog(Reporter):
     def _run_hook(self, folder: Folder, number: int, command: str, device: str, end: End) -> None:
         """Start the post hook in the background, so that a slow one does not keep the GPU idle."""
         env = {
-            **os.environ, **dict(hook_variables(folder, number, command)),
-            "CUDA_VISIBLE_DEVICES": device, "HOG_GPU": device,
+            **os.environ,
+            **dict(hook_variables(folder, number, command)),
+            "CUDA_VISIBLE_DEVICES": device,
+            "HOG_GPU": device,
             "HOG_STATUS": SUCCESS if end.is_good else FAILURE,
             "HOG_EXIT_CODE": str(end.returncode),
-        }  # fmt: skip
+        }
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         try:
-            self._hooks.append(os.posix_spawn(
-                "/bin/sh", ["/bin/sh", "-c", self._options.post_hook], env,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, folder.hooks, flags, 0o666),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-            ))  # fmt: skip
+            self._hooks.append(
+                os.posix_spawn(
+                    "/bin/sh",
+                    ["/bin/sh", "-c", self._options.post_hook],
+                    env,
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_OPEN, 1, folder.hooks, flags, 0o666),
+                        (os.POSIX_SPAWN_DUP2, 1, 2),
+                    ],
+                )
+            )
         except OSError as error:
             self.notice(f"cannot run the post hook of job {number}: {error.strerror}")
 

@@ -88,8 +88,15 @@ _OPTIONS = {
 _BY_NAME = {name: names for names in _OPTIONS for name in names}
 # Options with different names in v2 and v1; the abbreviation `--rel` was valid in both.
 _ALIKE = {"--release": "--release_gpu", "--prefer": "--prefered_gpu", "--force": "--forced_gpu"}
-_V1_FLAGS = ("--gpu_count", "--verbose", "--out", "--err", "--prefered_gpu", "--forced_gpu",
-          "--release_gpu")  # fmt: skip
+_V1_FLAGS = (
+    "--gpu_count",
+    "--verbose",
+    "--out",
+    "--err",
+    "--prefered_gpu",
+    "--forced_gpu",
+    "--release_gpu",
+)
 _V2_FLAGS = ("--num", "--prefer", "--force", "--release", "--cx")
 _NEW = ("--exit-zero",)  # in neither version, so `--e` is not ambiguous
 
@@ -231,8 +238,10 @@ def _call(values: dict[str, list[str]], task: list[str]) -> Call:
     if not does_more and not values.get("--init") and not values.get("--release_gpu"):
         for key, paths in (("-o", out), ("-e", err)):
             if paths:
-                raise _usage_error(f"`{key} {paths[0]}` is the output file, so there is no task",
-                               f"schedule 'TASK' {key} FILE")  # fmt: skip
+                raise _usage_error(
+                    f"`{key} {paths[0]}` is the output file, so there is no task",
+                    f"schedule 'TASK' {key} FILE",
+                )
     return Call(
         wants_help="--help" in values,
         init=number("--init"),

@@ -57,8 +57,14 @@ def run_task(call: Call, gpus: Gpus, state: StateFile) -> int:
         if call.is_cx:
             words += (f"model.n_gpus={len(granted.gpus)}",)
         began = time.time()
-        task = Task(words, _environment(gpus, granted.gpus), call.out, call.err, granted.lease,
-                    ends_at_first_interrupt=call.is_v2)  # fmt: skip
+        task = Task(
+            words,
+            _environment(gpus, granted.gpus),
+            call.out,
+            call.err,
+            granted.lease,
+            ends_at_first_interrupt=call.is_v2,
+        )
         _record_start(gpus, state, granted.gpus, words, task.pid, began, call.is_v2)
     finally:
         place.leave()  # after the state file shows the task
@@ -179,8 +185,10 @@ def _record_start(
         gpus.own_entries[index] = Entry(False, f"cuda{index}", list(words), pid, start, user)
     state.read()
     names = ",".join(map(str, indices)) if is_v2 else _names(indices)
-    write_line(f"GPU: {names}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\n"
-               f"SCH PGID: {os.getpgid(0)}\nTASK PGID: {pid}")  # fmt: skip
+    write_line(
+        f"GPU: {names}\nSCH PID: {os.getpid()}\nTASK PID: {pid}\n"
+        f"SCH PGID: {os.getpgid(0)}\nTASK PGID: {pid}"
+    )
 
 
 def _kill_delay() -> float:

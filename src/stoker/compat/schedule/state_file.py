@@ -100,8 +100,14 @@ def status_text(entries: list[Entry]) -> str:
     if used:
         lines += ["Currently used GPU:", "-------------------"]
     for entry in used:
-        lines += [f"GPU: {entry.gpu_name}", f"User: {entry.user}", f"Task: {entry.task}",
-                  f"Task PID: {entry.task_pid}", f"Started: {entry.task_start}", ""]  # fmt: skip
+        lines += [
+            f"GPU: {entry.gpu_name}",
+            f"User: {entry.user}",
+            f"Task: {entry.task}",
+            f"Task PID: {entry.task_pid}",
+            f"Started: {entry.task_start}",
+            "",
+        ]
     if free:
         lines += ["Free GPU:", "---------", *(f"GPU {index}" for index in free)]
     else:
@@ -164,8 +170,10 @@ class StateFile:
                 if error.errno not in (errno.EBADF, errno.EINVAL):  # not opened read-only
                     is_needed = False  # e.g. a full disk: the leases do not depend on the file
         if is_needed:
-            raise NoPermission(f"cannot write the state file `{self.path}`",
-                               "ask its owner to run: chmod 666 " + self.path)  # fmt: skip
+            raise NoPermission(
+                f"cannot write the state file `{self.path}`",
+                "ask its owner to run: chmod 666 " + self.path,
+            )
 
     @contextmanager
     def _opened(self) -> Iterator[int | None]:

@@ -27,7 +27,8 @@ class StateRepair:
         module = "stoker.compat.schedule.state_repair"
         program = (sys.executable, "-P", "-m", module, str(pid), str(os.getpid()))
         self.pid = os.posix_spawn(
-            "/bin/sh", ["/bin/sh", "-c", 'read -r _ && exit; exec "$@"', "schedule", *program],
+            "/bin/sh",
+            ["/bin/sh", "-c", 'read -r _ && exit; exec "$@"', "schedule", *program],
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, reading, 0),
@@ -35,7 +36,7 @@ class StateRepair:
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ],
             setsid=True,
-        )  # fmt: skip
+        )
         os.close(reading)
 
     def dismiss(self) -> None:

@@ -96,9 +96,21 @@ class Task:
             text, name = (f'{text} 2>&1 >"$0"', out) if out is not None else (f"{text} 2>&1", name)
             out = err = None
         order = Order(
-            1, 1, 1, ("/bin/sh", "-c", text, name, *words), False, 0, env, (), out, err or INHERIT,
-            False, None, _NO_KILL, False,
-        )  # fmt: skip
+            1,
+            1,
+            1,
+            ("/bin/sh", "-c", text, name, *words),
+            False,
+            0,
+            env,
+            (),
+            out,
+            err or INHERIT,
+            False,
+            None,
+            _NO_KILL,
+            False,
+        )
         self._parent = ForegroundJobs(int.from_bytes(os.urandom(4), "little") >> 2 or 1, 0)
         self._parent.launch(order, context, [*lease.descriptors, start_pipe])
         lease.descriptors = []  # now owned by the parent

@@ -113,17 +113,23 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("command_pattern", help="the command, with {NAME} for each parameter")
     parser.add_argument(
-        "--sampling-mode", choices=["shuffled_grid", "grid"], default="shuffled_grid",
+        "--sampling-mode",
+        choices=["shuffled_grid", "grid"],
+        default="shuffled_grid",
         help="order of the combinations: random (shuffled_grid, the default) or as listed (grid)",
-    )  # fmt: skip
+    )
     parser.add_argument(
         "--n-samples", type=int, metavar="N", help="print only the first N combinations"
     )
     parser.add_argument("--seed", type=int, help="random seed, to reproduce an order")
     parser.add_argument(
-        "-p", "--parameter", action="append", nargs="+", metavar=("NAME", "VALUES"),
+        "-p",
+        "--parameter",
+        action="append",
+        nargs="+",
+        metavar=("NAME", "VALUES"),
         help="a parameter and its values: -p lr 0.01 0.001",
-    )  # fmt: skip
+    )
     return parser
 
 

@@ -61,13 +61,20 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--gpus", nargs="+", required=True,
+        "--gpus",
+        nargs="+",
+        required=True,
         help="GPU IDs for CUDA_VISIBLE_DEVICES: 0 1 2, or 0,1,2, or 0-2",
-    )  # fmt: skip
+    )
     parser.add_argument(
-        "--jobs-per-gpu", "--jobs_per_gpu", "--max_process_per_gpu", type=_positive, default=1,
-        metavar="N", help="number of commands that run at the same time on each GPU (default: 1)",
-    )  # fmt: skip
+        "--jobs-per-gpu",
+        "--jobs_per_gpu",
+        "--max_process_per_gpu",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="number of commands that run at the same time on each GPU (default: 1)",
+    )
     parser.add_argument(
         "--commands-file",
         "--commands_file",

@@ -52,9 +52,11 @@ def run_command_with_gpu(command: str, gpu: GPU) -> threading.Thread:
     def work() -> None:
         try:
             subprocess.run(
-                ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, check=False,
+                ["/bin/sh", "-c", command],
+                stdin=subprocess.DEVNULL,
+                check=False,
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)},
-            )  # fmt: skip
+            )
         finally:
             gpu.release()
 

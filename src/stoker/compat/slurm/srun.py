@@ -69,10 +69,15 @@ def _environment(given: dict[str, str], options: Options, task: int, tasks: int)
                 if equals:
                     env[key] = content
     env |= {
-        "SLURM_PROCID": str(task), "SLURM_LOCALID": str(task), "SLURM_NODEID": "0",
-        "SLURM_NTASKS": str(tasks), "SLURM_NPROCS": str(tasks), "SLURM_STEP_NUM_TASKS": str(tasks),
-        "SLURM_STEP_ID": "0", "SLURM_STEPID": "0",
-    }  # fmt: skip
+        "SLURM_PROCID": str(task),
+        "SLURM_LOCALID": str(task),
+        "SLURM_NODEID": "0",
+        "SLURM_NTASKS": str(tasks),
+        "SLURM_NPROCS": str(tasks),
+        "SLURM_STEP_NUM_TASKS": str(tasks),
+        "SLURM_STEP_ID": "0",
+        "SLURM_STEPID": "0",
+    }
     if "cpus-per-task" in given:
         env["SLURM_CPUS_PER_TASK"] = given["cpus-per-task"]
     per_task = given.get("gpus-per-task", env.get("SLURM_GPUS_PER_TASK", "")).rpartition(":")[2]
@@ -108,11 +113,14 @@ def _expand(path: str, task: int) -> str:
     env = os.environ
     text = path.replace("%t", str(task)).replace("%s", "0")
     values = {
-        "j": env.get("SLURM_JOB_ID", "0"), "x": env.get("SLURM_JOB_NAME", ""),
+        "j": env.get("SLURM_JOB_ID", "0"),
+        "x": env.get("SLURM_JOB_NAME", ""),
         "A": env.get("SLURM_ARRAY_JOB_ID") or env.get("SLURM_JOB_ID", "0"),
-        "a": (index := env.get("SLURM_ARRAY_TASK_ID", "")), "b": index[-1:],
-        "u": env.get("SLURM_JOB_USER", ""), "N": env.get("SLURMD_NODENAME", ""),
-    }  # fmt: skip
+        "a": (index := env.get("SLURM_ARRAY_TASK_ID", "")),
+        "b": index[-1:],
+        "u": env.get("SLURM_JOB_USER", ""),
+        "N": env.get("SLURMD_NODENAME", ""),
+    }
     return expand_patterns(from_slurm(text, is_array=bool(index)), values.__getitem__)
 
 
@@ -138,10 +146,14 @@ def _run_tasks(
         signal.signal(number, forward)
     try:
         for task, env in enumerate(environments):
-            children.append(subprocess.Popen(
-                command, env=env, stdin=None if task == 0 else subprocess.DEVNULL,
-                preexec_fn=lambda task=task: _redirect(given, task),
-            ))  # fmt: skip
+            children.append(
+                subprocess.Popen(
+                    command,
+                    env=env,
+                    stdin=None if task == 0 else subprocess.DEVNULL,
+                    preexec_fn=lambda task=task: _redirect(given, task),
+                )
+            )
     except (OSError, subprocess.SubprocessError) as error:
         for child in children:
             child.terminate()
