@@ -34,12 +34,19 @@ _HOMES = {
     "python.job_errors": ("JobFailed", "JobLost"),
     "python.wait": ("as_completed", "wait"),
     "functions.current_job": (
-        "current", "log", "log_artifact", "log_figure", "log_image", "log_table", "report_progress",
-        "requeue", "should_stop",
+        "current",
+        "log",
+        "log_artifact",
+        "log_figure",
+        "log_image",
+        "log_table",
+        "report_progress",
+        "requeue",
+        "should_stop",
     ),
     "python.api": ("JobFunction", "Queue", "job", "submit", "sweep"),
     "python.sweep": ("Sweep",),
-}  # fmt: skip
+}
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = ["__version__", *_HOME]
 

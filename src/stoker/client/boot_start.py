@@ -125,8 +125,10 @@ def _enable_unit(settings: Settings) -> None:
     code, _, said = _run("systemctl", "--user", "enable", name)
     if code:
         os.unlink(path)
-        raise Unavailable(f"systemctl cannot enable {name}: {_first_line(said)}",
-                          "use a crontab: stoker daemon enable --cron")  # fmt: skip
+        raise Unavailable(
+            f"systemctl cannot enable {name}: {_first_line(said)}",
+            "use a crontab: stoker daemon enable --cron",
+        )
 
 
 def _remove_unit(settings: Settings) -> bool:
@@ -157,10 +159,13 @@ def unit_name(settings: Settings) -> str:
 
 
 def unit_text(settings: Settings) -> str:
-    start, stop = (" ".join(map(_unit_word, (*_stoker(), "daemon", verb)))
-                   for verb in ("start", "stop"))  # fmt: skip
-    variables = "\n".join(f"Environment={_unit_word(f'{key}={value}', is_command=False)}"
-                          for key, value in _environment(settings).items())  # fmt: skip
+    start, stop = (
+        " ".join(map(_unit_word, (*_stoker(), "daemon", verb))) for verb in ("start", "stop")
+    )
+    variables = "\n".join(
+        f"Environment={_unit_word(f'{key}={value}', is_command=False)}"
+        for key, value in _environment(settings).items()
+    )
     return f"""\
 [Unit]
 Description=Stoker job queue in {settings.state_dir.replace("%", "%%")}
@@ -264,9 +269,12 @@ def _run(*words: str, given: str = "") -> tuple[int, str, str]:
         env["XDG_RUNTIME_DIR"] = runtime  # where systemctl finds the user's systemd
     try:
         done = subprocess.run(
-            words, input=given.encode("utf-8", "surrogateescape"), capture_output=True, env=env,
+            words,
+            input=given.encode("utf-8", "surrogateescape"),
+            capture_output=True,
+            env=env,
             timeout=_SECONDS,
-        )  # fmt: skip
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return 1, "", str(error)
     out, said = (text.decode("utf-8", "surrogateescape") for text in (done.stdout, done.stderr))

@@ -31,9 +31,12 @@ if TYPE_CHECKING:
 KEYS = (*EXCLUSIVE, "module", "mount")
 # Where Environment Modules and Lmod define `module`; the same places as in activate.py.
 _MODULE_FILES = (
-    "/etc/profile.d/lmod.sh", "/etc/profile.d/z00_lmod.sh", "/etc/profile.d/modules.sh",
-    "/usr/share/lmod/lmod/init/bash", "/usr/share/modules/init/bash",
-)  # fmt: skip
+    "/etc/profile.d/lmod.sh",
+    "/etc/profile.d/z00_lmod.sh",
+    "/etc/profile.d/modules.sh",
+    "/usr/share/lmod/lmod/init/bash",
+    "/usr/share/modules/init/bash",
+)
 _MODULE_VARIABLES = ("MODULESHOME", "LMOD_PKG", "LMOD_CMD", "MODULES_CMD", "BASH_FUNC_module%%")
 
 

@@ -97,8 +97,10 @@ class GpuView(Record):
 
     def user_words(self) -> list[str]:
         """A line for each job, other process and lease on the GPU."""
-        lines = [f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
-                 for job in self.jobs]  # fmt: skip
+        lines = [
+            f"{job.id} {job.name or display(job.argv, job.shell)}{self._share_of(job)}"
+            for job in self.jobs
+        ]
         mps = [self.mps.words()] if self.mps is not None and self.mps.state != "stopped" else []
         held = [self.reserved_words()] if self.reserved_for is not None else []
         return lines + mps + self.others_words() + held
@@ -159,15 +161,18 @@ class GpuView(Record):
                 for job in self.jobs
             ],
             "other_processes": [
-                {"pid": one.pid or None, "user": one.user, "memory_bytes": one.memory,
-                 "compute": one.compute}
+                {
+                    "pid": one.pid or None,
+                    "user": one.user,
+                    "memory_bytes": one.memory,
+                    "compute": one.compute,
+                }
                 for one in (self.occupancy.other_processes if self.occupancy else ())
             ],
             "holders": [
-                {"uid": one.uid, "pid": one.pid, "amount_bytes": one.amount}
-                for one in self.holders
+                {"uid": one.uid, "pid": one.pid, "amount_bytes": one.amount} for one in self.holders
             ],
-        }  # fmt: skip
+        }
 
 
 def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str | None]:

@@ -118,8 +118,10 @@ class JobSpecs:
                 raise UsageError(f"`--{key}` cannot be used in a job file")
         own = self._check_line(flag_values(parsed.values))
         if "after" in own:  # it may name jobs of earlier lines
-            own["after"] = tuple(one._replace(in_file=True) if isinstance(one, AfterSelector)
-                                 else one for one in own["after"])  # fmt: skip
+            own["after"] = tuple(
+                one._replace(in_file=True) if isinstance(one, AfterSelector) else one
+                for one in own["after"]
+            )
         if self._in_foreground:
             check_foreground(own)
         values = with_settings(merged(self._given, own), self._settings)
@@ -131,9 +133,12 @@ class JobSpecs:
         if key not in self._contexts:
             self._contexts[key] = make_context(options, self._settings)
         return make_spec(
-            options, self._settings, self._devices, context=self._contexts[key],
+            options,
+            self._settings,
+            self._devices,
+            context=self._contexts[key],
             in_foreground=self._in_foreground,
-        )  # fmt: skip
+        )
 
 
 def merged(values: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -149,5 +154,7 @@ def check_foreground(values: Mapping[str, Any]) -> None:
     """Raise UsageError for options that need the queue, such as `--after`."""
     for key, value in values.items():
         if value and BY_KEY[key].in_queue:
-            raise UsageError(f"{as_flag(key)} is only for jobs in the queue, not for `stoker run`",
-                             "remove it, or use `stoker submit`")  # fmt: skip
+            raise UsageError(
+                f"{as_flag(key)} is only for jobs in the queue, not for `stoker run`",
+                "remove it, or use `stoker submit`",
+            )

@@ -82,7 +82,10 @@ def _columns(state_dir: str, kind: str, job: int, since: float) -> dict[str, lis
     """The readings of a track since a time, by measure."""
     readings = [values for _, (_, values) in read(state_dir, kind, str(job), since)]
     return {
-        name: [value * MEASURES[name].step for values in readings
-               if (value := values[column]) is not None]
+        name: [
+            value * MEASURES[name].step
+            for values in readings
+            if (value := values[column]) is not None
+        ]
         for column, name in enumerate(TRACKS[kind])
-    }  # fmt: skip
+    }

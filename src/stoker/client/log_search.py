@@ -62,10 +62,12 @@ def search(descriptor: int, text: str | None, start: int) -> dict[str, object]:
         if found is not None and not is_counted:
             break
     return {
-        "at": found, "searched_to": min(searched, size) if found is None else found, "size": size,
+        "at": found,
+        "searched_to": min(searched, size) if found is None else found,
+        "size": size,
         "nth": before + 1 if is_counted and found is not None else None,
         "total": total if is_counted else None,
-    }  # fmt: skip
+    }
 
 
 def _matches(pattern: re.Pattern[bytes], lines: bytes, *, is_line: bool) -> Iterator[int]:

@@ -82,8 +82,16 @@ def read_lines(log: Log, wanted: Wanted, renderings: Renderings) -> dict[str, ob
     """A part of the log as rendered lines; `models.LogAnswer` describes the fields."""
     descriptor = open_log(log)
     if descriptor is None:
-        return {"attempt": log.attempt, "size": 0, "start": 0, "from": 0, "to": 0, "lines": [],
-                "match": None, "is_over": log.is_over}  # fmt: skip
+        return {
+            "attempt": log.attempt,
+            "size": 0,
+            "start": 0,
+            "from": 0,
+            "to": 0,
+            "lines": [],
+            "match": None,
+            "is_over": log.is_over,
+        }
     try:
         return _read_lines(_File(descriptor, log.is_over), log, wanted, renderings)
     finally:
@@ -124,9 +132,15 @@ def _read_lines(file: _File, log: Log, wanted: Wanted, renderings: Renderings) -
 def _answer(file: _File, log: Log, lines: LogLines) -> dict[str, object]:
     begin, found = lines.take()
     return {
-        "attempt": log.attempt, "size": file.size, "start": lines.start, "from": begin,
-        "to": lines.end, "lines": found, "match": None, "is_over": log.is_over,
-    }  # fmt: skip
+        "attempt": log.attempt,
+        "size": file.size,
+        "start": lines.start,
+        "from": begin,
+        "to": lines.end,
+        "lines": found,
+        "match": None,
+        "is_over": log.is_over,
+    }
 
 
 class _File:

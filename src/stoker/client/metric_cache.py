@@ -71,11 +71,14 @@ class Reports:
             summary = dict(self._collect(job).summary)
         return {
             name: {
-                "last": finite(stat.last), "min": finite(stat.min), "max": finite(stat.max),
-                "n": stat.n, "step": finite(stat.step),
+                "last": finite(stat.last),
+                "min": finite(stat.min),
+                "max": finite(stat.max),
+                "n": stat.n,
+                "step": finite(stat.step),
             }
             for name, stat in summary.items()
-        }  # fmt: skip
+        }
 
     def of_jobs(self, db: Database, ids: list[int]) -> list[Reported]:
         """The reports of jobs, as `job_reports` returns them."""

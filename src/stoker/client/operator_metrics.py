@@ -98,9 +98,12 @@ def _of_history(db: Database, settings: Settings) -> Iterator[Metric]:
     for gpu in history:
         spent = gpu.time
         for activity, seconds in (
-            ("jobs", spent.busy), ("other_users", spent.others), ("no_work", spent.idle),
-            ("idle_with_jobs_waiting", spent.waiting), ("not_running", spent.off),
-        ):  # fmt: skip
+            ("jobs", spent.busy),
+            ("other_users", spent.others),
+            ("no_work", spent.idle),
+            ("idle_with_jobs_waiting", spent.waiting),
+            ("not_running", spent.off),
+        ):
             did.append(({"gpu": gpu.visible, "activity": activity}, seconds))
     text = "What the GPU did in the last hour, in seconds."
     yield Metric("stoker_gpu_last_hour_seconds", "gauge", text, tuple(did))

@@ -161,8 +161,9 @@ def _parse_path(text: str) -> str:
 
 def _parse_on_oom(text: str) -> str:
     if text not in ON_OOM:
-        raise UsageError(f"`{text}` is not a valid action",
-                         "write bigger, elsewhere, alone or fail")  # fmt: skip
+        raise UsageError(
+            f"`{text}` is not a valid action", "write bigger, elsewhere, alone or fail"
+        )
     return text
 
 
@@ -340,8 +341,9 @@ def parse_tags(text: str) -> tuple[str, ...]:
     """Split `a,b` into two tags, as in a selector."""
     tags = tuple(word.strip() for word in text.split(","))
     if not all(tags):
-        raise UsageError("a tag must not be empty" if not text.strip() else
-                         f"`{text}` has an empty tag")  # fmt: skip
+        raise UsageError(
+            "a tag must not be empty" if not text.strip() else f"`{text}` has an empty tag"
+        )
     return tags
 
 

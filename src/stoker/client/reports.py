@@ -115,11 +115,15 @@ def sweep_reports(
             if source.is_finished:
                 fresh.append((trial.number, source.job, collector.to_json()))
         row = Row(
-            trial.number, trial.job, params, _last(collector, declared),
-            trial.state or "missing", _seconds(trial.started_at, trial.ended_at),
+            trial.number,
+            trial.job,
+            params,
+            _last(collector, declared),
+            trial.state or "missing",
+            _seconds(trial.started_at, trial.ended_at),
             _extra(trial, commands, codes),
             _end(trial.state, trial.cause, trial.status, trial.detail),
-        )  # fmt: skip
+        )
         if has_early_stop:
             was_stopped = trial.cause == "stopped_early" or has_stop(files, trial)
             row = row._replace(extra={**row.extra, "stopped": "early" if was_stopped else None})
@@ -184,10 +188,15 @@ def job_reports(
         number, point = sweeps.trial_of(db, job.id) or (None, "{}")
         params = {name: data for name, (data, _) in json.loads(point).items()}
         row = Row(
-            number, job.id, params, _last(collector), job.state,
-            _seconds(job.started_at, job.ended_at), {"name": job.name} if job.name else {},
+            number,
+            job.id,
+            params,
+            _last(collector),
+            job.state,
+            _seconds(job.started_at, job.ended_at),
+            {"name": job.name} if job.name else {},
             _end(job.state, job.cause or job.attempt_cause, job.status, job.detail),
-        )  # fmt: skip
+        )
         found.append(Reported(row, collector.summary, source, report_error(collector)))
     return found
 

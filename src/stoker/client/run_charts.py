@@ -222,21 +222,39 @@ def chart_json(chart: Chart) -> dict[str, object]:
 def _line_json(line: ChartLine) -> dict[str, object]:
     run = line.run
     return {
-        "run": run.word, "label": run.label, "job": run.row.job, "sweep": run.sweep,
-        "trial": run.row.trial, "state": run.row.state, "params": finite(run.row.params),
-        "rank": line.rank, "points": _points(line.curve),
+        "run": run.word,
+        "label": run.label,
+        "job": run.row.job,
+        "sweep": run.sweep,
+        "trial": run.row.trial,
+        "state": run.row.state,
+        "params": finite(run.row.params),
+        "rank": line.rank,
+        "points": _points(line.curve),
         "raw": None if line.raw is None else _points(line.raw),
-    }  # fmt: skip
+    }
 
 
 def _band_json(band: Band) -> dict[str, object]:
     final = band.final
     return {
-        "label": band.label, "value": finite(band.value), "runs": band.runs,
-        "mean": _points(band.mean), "low": _points(band.low), "high": _points(band.high),
-        "final": finite({"n": final.n, "mean": final.mean, "sd": final.sd, "min": final.min,
-                         "max": final.max, "missing": final.missing}),
-    }  # fmt: skip
+        "label": band.label,
+        "value": finite(band.value),
+        "runs": band.runs,
+        "mean": _points(band.mean),
+        "low": _points(band.low),
+        "high": _points(band.high),
+        "final": finite(
+            {
+                "n": final.n,
+                "mean": final.mean,
+                "sd": final.sd,
+                "min": final.min,
+                "max": final.max,
+                "missing": final.missing,
+            }
+        ),
+    }
 
 
 def _points(curve: Curve) -> list[object]:

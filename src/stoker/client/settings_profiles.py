@@ -24,8 +24,16 @@ if TYPE_CHECKING:
 
 # An option of a command replaces all options of these groups in a profile.
 _GROUPS = ((*EXCLUSIVE, "mount"), ("gpu_mem", "exclusive"))
-_OF_GPUS = ("gpu_mem", "gpu_ids", "prefer", "gpu_model", "min_gpu_mem", "exclusive", "share",
-            "on_oom")  # fmt: skip
+_OF_GPUS = (
+    "gpu_mem",
+    "gpu_ids",
+    "prefer",
+    "gpu_model",
+    "min_gpu_mem",
+    "exclusive",
+    "share",
+    "on_oom",
+)
 _KEYS = tuple(option.key for option in JOB_OPTIONS if option.key != "profile")
 
 

@@ -113,9 +113,15 @@ class SweepCache:
     # -- results -------------------------------------------------------------------------------
 
     def results(
-        self, db: Database, name: str, order: str | None, condition: str | None, limit: int,
-        offset: int, also: Sequence[str] = (),
-    ) -> dict[str, object]:  # fmt: skip
+        self,
+        db: Database,
+        name: str,
+        order: str | None,
+        condition: str | None,
+        limit: int,
+        offset: int,
+        also: Sequence[str] = (),
+    ) -> dict[str, object]:
         """A page of trials, with the columns of `stoker results --all` and those in `also` that
         exist: a browser remembers columns."""
         row = sweeps.get(db, name)
@@ -159,9 +165,14 @@ class SweepCache:
         return complete_trial_filter(rows, _columns(rows, row), text, at)
 
     def export(
-        self, db: Database, name: str, order: str | None, condition: str | None,
-        chosen: Sequence[str] | None, form: str,
-    ) -> bytes:  # fmt: skip
+        self,
+        db: Database,
+        name: str,
+        order: str | None,
+        condition: str | None,
+        chosen: Sequence[str] | None,
+        form: str,
+    ) -> bytes:
         """The trials that match as a file, in order, with the chosen columns."""
         row = sweeps.get(db, name)
         rows, known = self._selected(db, row, condition, order)
@@ -180,12 +191,15 @@ class SweepCache:
         found = ranked(found, [one.row.metrics[metric.name] for one in found], metric.goal)
         curves = [
             {
-                "trial": one.row.trial, "job": one.row.job, "params": finite(one.row.params),
+                "trial": one.row.trial,
+                "job": one.row.job,
+                "params": finite(one.row.params),
                 "result": finite(one.row.metrics[metric.name]),
                 "points": self._reports.curve(one.source, metric.name, points),
             }
-            for one in found[:limit] if one.source is not None
-        ]  # fmt: skip
+            for one in found[:limit]
+            if one.source is not None
+        ]
         return {"metric": {"name": metric.name, "goal": metric.goal}, "curves": curves}
 
     def metric_names(self, db: Database, name: str) -> list[str]:
@@ -282,8 +296,10 @@ def _best(rows: list[Row], metric: Metric) -> dict[str, object] | None:
     if top is None:
         return None
     return {
-        "trial": top.trial, "value": finite(top.metrics[metric.name]), "params": finite(top.params),
-    }  # fmt: skip
+        "trial": top.trial,
+        "value": finite(top.metrics[metric.name]),
+        "params": finite(top.params),
+    }
 
 
 def _params(given: SweepSpec) -> list[dict[str, object]]:

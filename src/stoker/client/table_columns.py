@@ -16,10 +16,14 @@ from stoker.store.job_columns import COLUMNS, NUMBERS
 _MOST_VALUES = 30
 _NEWEST = 2000  # jobs whose names and tags are offered
 _FIXED_WORDS = {
-    "trial": "number of the trial", "job": "number of the job", "state": "state of the trial",
-    "seconds": "how long it ran", "result": "how it failed, in words",
-    "cause": "why it ended: gpu_oom, time_limit, ...", "exit": "exit code",
-}  # fmt: skip
+    "trial": "number of the trial",
+    "job": "number of the job",
+    "state": "state of the trial",
+    "seconds": "how long it ran",
+    "result": "how it failed, in words",
+    "cause": "why it ended: gpu_oom, time_limit, ...",
+    "exit": "exit code",
+}
 
 
 class TableColumn(Record):

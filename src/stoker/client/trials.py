@@ -126,10 +126,13 @@ class Trials:
         if self._spec.metric is not None:
             variables["STOKER_METRIC"] = self._spec.metric.name
         return self._base._replace(
-            argv=rendered.argv, shell=rendered.shell, name=f"{self._name}/{number}",
-            sweep=self._sweep, fair_share_group=sweeps.sweep_group(self._name),
+            argv=rendered.argv,
+            shell=rendered.shell,
+            name=f"{self._name}/{number}",
+            sweep=self._sweep,
+            fair_share_group=sweeps.sweep_group(self._name),
             variables=tuple(variables.items()),
-        )  # fmt: skip
+        )
 
 
 def listed(spec: SweepSpec) -> Iterator[tuple[str, Point]]:

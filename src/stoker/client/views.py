@@ -144,8 +144,9 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "tags": job_queries.tags(db, row.id),
         **job_note_json(db, row.id),
         "group": row.group,
-        "after": [{"job": n, "condition": c, "met": m}
-                  for n, c, m in job_queries.dependencies(db, row.id)],
+        "after": [
+            {"job": n, "condition": c, "met": m} for n, c, m in job_queries.dependencies(db, row.id)
+        ],
         "attempts": row.attempts,
         "retries": row.retries,
         "restartable": row.restartable,
@@ -178,7 +179,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "dedupe": row.dedupe,
         "sweep": trial[0],
         "trial": trial[1],
-    }  # fmt: skip
+    }
 
 
 def _reported_progress(db: Database, settings: Settings, row: JobRow) -> str | None:
@@ -228,13 +229,21 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
 
     machines = machines_json(db, row.id)
     attempts = [
-        {"number": a.number, "devices": list(a.devices), "node": a.node, "node_gpus": a.gpus,
-         "started_at": iso(a.started_at),
-         "ended_at": iso(a.ended_at), "status": a.status, "cause": a.cause, "detail": a.detail,
-         "result": "" if a.ended_at is None else attempt_words(a.cause, a.status, a.detail),
-         "machine": machines.get(a.number)}
+        {
+            "number": a.number,
+            "devices": list(a.devices),
+            "node": a.node,
+            "node_gpus": a.gpus,
+            "started_at": iso(a.started_at),
+            "ended_at": iso(a.ended_at),
+            "status": a.status,
+            "cause": a.cause,
+            "detail": a.detail,
+            "result": "" if a.ended_at is None else attempt_words(a.cause, a.status, a.detail),
+            "machine": machines.get(a.number),
+        }
         for a in job_queries.attempts(db, row.id)
-    ]  # fmt: skip
+    ]
     events = [
         {"at": iso(at), "kind": kind, "data": data}
         for at, kind, data in job_queries.events(db, row.id)
@@ -246,9 +255,13 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
         "checkpoint_dir": checkpoint_folder(settings, row),
     }
     return {
-        **job_json(db, settings, row), **note, **folders, "code": code, "history": attempts,
+        **job_json(db, settings, row),
+        **note,
+        **folders,
+        "code": code,
+        "history": attempts,
         "events": events,
-    }  # fmt: skip
+    }
 
 
 def iso(at: float | None) -> str | None:
@@ -409,9 +422,15 @@ def listed_jobs(
 
     def find(states: tuple[str, ...], limit: int, newest_first: bool) -> list[JobRow]:
         return job_queries.jobs_in_states(
-            db, states, limit, tag=tag, name=name, backend=backend, starred=starred,
+            db,
+            states,
+            limit,
+            tag=tag,
+            name=name,
+            backend=backend,
+            starred=starred,
             newest_first=newest_first,
-        )  # fmt: skip
+        )
 
     if states is not None:
         return find(states, limit, True)[::-1]

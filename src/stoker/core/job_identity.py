@@ -28,9 +28,14 @@ def job_identity(
     import hashlib
 
     parts = (
-        spec.argv, spec.shell, spec.context.cwd, spec.stdout, spec.stderr,
-        sorted(dict(declared_env).items()), sorted(declared_resources),
-    )  # fmt: skip
+        spec.argv,
+        spec.shell,
+        spec.context.cwd,
+        spec.stdout,
+        spec.stderr,
+        sorted(dict(declared_env).items()),
+        sorted(declared_resources),
+    )
     return hashlib.blake2b(repr(parts).encode(), digest_size=_KEY_BYTES).hexdigest()
 
 

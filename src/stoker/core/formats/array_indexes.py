@@ -23,11 +23,16 @@ class Array(Record):
 
     def variables(self, *, is_slurm: bool) -> tuple[tuple[str, str], ...]:
         """The environment variables that all jobs of the array share."""
-        values = {"COUNT": len(self.indexes), "MIN": self.indexes[0], "MAX": self.indexes[-1],
-                  "STEP": self.step}  # fmt: skip
+        values = {
+            "COUNT": len(self.indexes),
+            "MIN": self.indexes[0],
+            "MAX": self.indexes[-1],
+            "STEP": self.step,
+        }
         prefixes = ("STOKER_ARRAY_", "SLURM_ARRAY_TASK_") if is_slurm else ("STOKER_ARRAY_",)
-        return tuple((f"{prefix}{key}", str(value)) for prefix in prefixes
-                     for key, value in values.items())  # fmt: skip
+        return tuple(
+            (f"{prefix}{key}", str(value)) for prefix in prefixes for key, value in values.items()
+        )
 
 
 def parse_array(text: str) -> Array:

@@ -40,12 +40,19 @@ _MAX_DEPTH = 100  # nesting levels; each needs a few frames of Python's stack
 HINT = "for example: lr < 0.01 and opt == 'adam'"
 # For what other languages write.
 _HINTS = {
-    "=": "compare with ==", "&&": "write `and`", "&": "write `and`", "||": "write `or`",
-    "|": "write `or`", "!": "write `not`, or != to compare", "<>": "write !=",
-    "AND": "write `and` in lower case", "OR": "write `or` in lower case",
-    "NOT": "write `not` in lower case", "IN": "write `in` in lower case",
+    "=": "compare with ==",
+    "&&": "write `and`",
+    "&": "write `and`",
+    "||": "write `or`",
+    "|": "write `or`",
+    "!": "write `not`, or != to compare",
+    "<>": "write !=",
+    "AND": "write `and` in lower case",
+    "OR": "write `or` in lower case",
+    "NOT": "write `not` in lower case",
+    "IN": "write `in` in lower case",
     "LIKE": "write 'text' in name",
-}  # fmt: skip
+}
 _ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 
 

@@ -9,8 +9,14 @@ from __future__ import annotations
 from stoker.core.record import Record
 
 IMAGE, AUDIO, TABLE, TEXT, EVENTS, CHECKPOINT, OTHER = (
-    "image", "audio", "table", "text", "events", "checkpoint", "file",
-)  # fmt: skip
+    "image",
+    "audio",
+    "table",
+    "text",
+    "events",
+    "checkpoint",
+    "file",
+)
 HEAD_BYTES = 64 << 10  # enough for the size of nearly every JPEG
 MAX_IMAGE_BYTES = 32 << 20
 MAX_IMAGE_PIXELS = 40_000_000

@@ -14,8 +14,13 @@ _TOKEN = re.compile(
     | (?P<other>\S)""",
     re.VERBOSE | re.DOTALL,
 )
-_COMPARISONS = (("==", "equal"), ("!=", "not equal"), ("<", "less"), (">", "greater"),
-                ("in", "one of several: in ('a', 'b')"))  # fmt: skip
+_COMPARISONS = (
+    ("==", "equal"),
+    ("!=", "not equal"),
+    ("<", "less"),
+    (">", "greater"),
+    ("in", "one of several: in ('a', 'b')"),
+)
 _LINKS = (("and", "both conditions"), ("or", "one of the conditions"))
 _VALUE_WORDS = ("None", "True", "False")
 _LINK_WORDS = ("and", "or", "not", "(")
@@ -37,9 +42,11 @@ class Completion(Record):
 
 
 def complete(
-    text: str, at: int, columns: Sequence[tuple[str, str]],
+    text: str,
+    at: int,
+    columns: Sequence[tuple[str, str]],
     values_of: Callable[[str], Sequence[tuple[object, str]]],
-) -> Completion:  # fmt: skip
+) -> Completion:
     """What can be typed at a place of a filter.
 
     `columns`: (name, description); `values_of` returns (value, description) for a column.

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 _HEADER = b"diff --git "
 _ESCAPES = {
-    b"a": 7, b"b": 8, b"t": 9, b"n": 10, b"v": 11, b"f": 12, b"r": 13, b'"': 34, b"\\": 92,
-}  # fmt: skip
+    b"a": 7,
+    b"b": 8,
+    b"t": 9,
+    b"n": 10,
+    b"v": 11,
+    b"f": 12,
+    b"r": 13,
+    b'"': 34,
+    b"\\": 92,
+}
 
 
 def split_patch(patch: bytes) -> dict[bytes, bytes]:
@@ -34,8 +42,9 @@ def without_touched(patch: bytes) -> bytes:
 def changed_paths(old: bytes, new: bytes) -> list[bytes]:
     """The files that two diffs from one commit leave with different content, sorted."""
     before, after = split_patch(old), split_patch(new)
-    return sorted(path for path in before.keys() | after.keys()
-                  if before.get(path) != after.get(path))  # fmt: skip
+    return sorted(
+        path for path in before.keys() | after.keys() if before.get(path) != after.get(path)
+    )
 
 
 def _path(names: bytes) -> bytes:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 _LANGUAGES = {
-    "py": "python", "ipynb": "jupyter nbconvert --execute", "r": "Rscript", "jl": "julia",
-    "js": "node", "pl": "perl", "rb": "ruby",
-}  # fmt: skip
+    "py": "python",
+    "ipynb": "jupyter nbconvert --execute",
+    "r": "Rscript",
+    "jl": "julia",
+    "js": "node",
+    "pl": "perl",
+    "rb": "ruby",
+}
 _SWEEPS = ("toml", "yaml", "yml", "json")
 _SHEBANGS = ("python", "Rscript", "julia", "node", "perl", "ruby")
 _PYTHON_STARTS = ("def ", "class ", "@", '"""', "'''")

@@ -38,7 +38,7 @@ EITHER = {
     "quit": ("stoker daemon stop", "stoker cancel all"),
     "halt": ("stoker daemon stop", "stoker cancel all"),
     "rename": ("stoker edit JOB --name NAME", "stoker tag JOB +TAG"),
-}  # fmt: skip
+}
 # Options with an equivalent, suggested where a command has it.
 OPTIONS = {
     "--gpu-count": "--gpus", "--cuda-visible-devices": "--gpu-ids", "--dependencies": "--after",

@@ -8,9 +8,18 @@ from stoker.errors import UsageError
 
 # Signal numbers of Linux on x86-64 and ARM; importing `signal` would slow down the CLI.
 _SIGNALS = {
-    "HUP": 1, "INT": 2, "QUIT": 3, "USR1": 10, "USR2": 12, "ALRM": 14, "TERM": 15, "CONT": 18,
-    "URG": 23, "XCPU": 24, "WINCH": 28,
-}  # fmt: skip
+    "HUP": 1,
+    "INT": 2,
+    "QUIT": 3,
+    "USR1": 10,
+    "USR2": 12,
+    "ALRM": 14,
+    "TERM": 15,
+    "CONT": 18,
+    "URG": 23,
+    "XCPU": 24,
+    "WINCH": 28,
+}
 _DEFAULT_SECONDS = 60.0
 
 

@@ -21,9 +21,13 @@ Style = Mapping[str, str]  # what SGR sequences have set: a class or a color for
 _SGR = re.compile("\x1b\\[([0-9;:]*)m")
 _SET = {1: "bold", 2: "faint", 3: "slant", 4: "under", 7: "inverse"}
 _RESET = {
-    22: ("bold", "faint"), 23: ("slant",), 24: ("under",), 27: ("inverse",),
-    39: ("color",), 49: ("background",),
-}  # fmt: skip
+    22: ("bold", "faint"),
+    23: ("slant",),
+    24: ("under",),
+    27: ("inverse",),
+    39: ("color",),
+    49: ("background",),
+}
 _COLOR_KEYS = (("color", "f"), ("background", "g"))
 # Characters that can make a text look like another one: control and format characters (such as
 # direction marks), unusual line ends, and bytes that were not UTF-8.

@@ -14,9 +14,12 @@ def started_variables(job: int, name: str, attempt: int, visible: Iterable[str])
     """Return the variables that are known only when an attempt starts."""
     gpus = tuple(visible)
     found = {
-        "SLURM_JOB_ID": str(job), "SLURM_JOBID": str(job), "SLURM_JOB_NAME": name,
-        "SLURM_RESTART_COUNT": str(attempt - 1), "SLURM_GPUS_ON_NODE": str(len(gpus)),
-    }  # fmt: skip
+        "SLURM_JOB_ID": str(job),
+        "SLURM_JOBID": str(job),
+        "SLURM_JOB_NAME": name,
+        "SLURM_RESTART_COUNT": str(attempt - 1),
+        "SLURM_GPUS_ON_NODE": str(len(gpus)),
+    }
     if gpus:
         found["SLURM_JOB_GPUS"] = found["SLURM_STEP_GPUS"] = ",".join(gpus)
     return found

@@ -22,9 +22,16 @@ _SWITCHES = frozenset((
     "parsable", "quiet", "reboot", "requeue", "spread-job", "stepmgr", "test-only", "usage",
     "use-min-nodes", "verbose", "version", "wait",
 ))  # fmt: skip
-_OPTIONAL = frozenset((
-    "exclusive", "get-user-env", "nice", "no-kill", "propagate", "resv-ports",
-))  # fmt: skip
+_OPTIONAL = frozenset(
+    (
+        "exclusive",
+        "get-user-env",
+        "nice",
+        "no-kill",
+        "propagate",
+        "resv-ports",
+    )
+)
 _VALUES = frozenset((
     "account", "acctg-freq", "array", "batch", "bb", "bbf", "begin", "chdir", "cluster-constraint",
     "clusters", "comment", "constraint", "container", "container-id", "core-spec",
@@ -43,17 +50,46 @@ _VALUES = frozenset((
 SBATCH = _SWITCHES | _OPTIONAL | _VALUES
 
 _SRUN_SHORT = _SHORT | {
-    "E": "preserve-env", "I": "immediate", "K": "kill-on-bad-exit", "l": "label", "r": "relative",
-    "T": "threads", "u": "unbuffered", "W": "wait", "X": "disable-status", "Z": "no-allocate",
-    "O": "overcommit", "s": "oversubscribe",
-}  # fmt: skip
-_SRUN_SWITCHES = (_SWITCHES - {"wait"}) | frozenset((
-    "async", "disable-status", "exact", "external-launcher", "interactive", "label",
-    "multi-prog", "no-allocate", "overlap", "preserve-env", "unbuffered", "whole",
-))  # fmt: skip
-_SRUN_OPTIONAL = _OPTIONAL | frozenset((
-    "bcast", "compress", "immediate", "kill-on-bad-exit", "pty", "send-libs", "x11",
-))  # fmt: skip
+    "E": "preserve-env",
+    "I": "immediate",
+    "K": "kill-on-bad-exit",
+    "l": "label",
+    "r": "relative",
+    "T": "threads",
+    "u": "unbuffered",
+    "W": "wait",
+    "X": "disable-status",
+    "Z": "no-allocate",
+    "O": "overcommit",
+    "s": "oversubscribe",
+}
+_SRUN_SWITCHES = (_SWITCHES - {"wait"}) | frozenset(
+    (
+        "async",
+        "disable-status",
+        "exact",
+        "external-launcher",
+        "interactive",
+        "label",
+        "multi-prog",
+        "no-allocate",
+        "overlap",
+        "preserve-env",
+        "unbuffered",
+        "whole",
+    )
+)
+_SRUN_OPTIONAL = _OPTIONAL | frozenset(
+    (
+        "bcast",
+        "compress",
+        "immediate",
+        "kill-on-bad-exit",
+        "pty",
+        "send-libs",
+        "x11",
+    )
+)
 _SRUN_VALUES = _VALUES | frozenset((
     "accel-bind", "bcast-exclude", "cpu-bind", "epilog", "het-group", "jobid", "launch-cmd",
     "launcher-opts", "max-exit-timeout", "mpi", "msg-timeout", "prolog", "relative",

@@ -16,24 +16,35 @@ _PLAIN = {"job-name": "--name", "chdir": "--cwd", "output": "--stdout", "error":
 # These have no effect on a single host and are ignored without a notice.
 _SILENT = ("quiet", "verbose", "no-requeue", "ignore-pbs", "parsable", "oversubscribe", "no-kill")
 _REFUSED = {
-    "bb": "burst buffers are not supported", "bbf": "burst buffers are not supported",
-    "container": "containers are not supported", "container-id": "containers are not supported",
-    "export-file": "`--export-file` is not supported", "uid": "`--uid` is for administrators",
-    "gid": "`--gid` is for administrators", "nodefile": "`--nodefile` needs a cluster",
-    "test-only": "`--test-only` would queue nothing", "wrap": "`--wrap` is not allowed in a script",
-    "help": "`--help` is not allowed in a script", "usage": "`--usage` is not allowed in a script",
+    "bb": "burst buffers are not supported",
+    "bbf": "burst buffers are not supported",
+    "container": "containers are not supported",
+    "container-id": "containers are not supported",
+    "export-file": "`--export-file` is not supported",
+    "uid": "`--uid` is for administrators",
+    "gid": "`--gid` is for administrators",
+    "nodefile": "`--nodefile` needs a cluster",
+    "test-only": "`--test-only` would queue nothing",
+    "wrap": "`--wrap` is not allowed in a script",
+    "help": "`--help` is not allowed in a script",
+    "usage": "`--usage` is not allowed in a script",
     "version": "`--version` is not allowed in a script",
-}  # fmt: skip
+}
 _HINTS = {"test-only": "use stoker submit --dry-run", "export-file": "use #stoker --env-file FILE"}
 # Options that Slurm also exports as environment variables.
 _VARIABLES = {
-    "cpus-per-task": "SLURM_CPUS_PER_TASK", "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
-    "gpus": "SLURM_GPUS", "gpus-per-node": "SLURM_GPUS_PER_NODE",
-    "gpus-per-task": "SLURM_GPUS_PER_TASK", "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
-    "tasks-per-node": "SLURM_NTASKS_PER_NODE", "partition": "SLURM_JOB_PARTITION",
-    "account": "SLURM_JOB_ACCOUNT", "qos": "SLURM_JOB_QOS", "threads-per-core":
-    "SLURM_THREADS_PER_CORE",
-}  # fmt: skip
+    "cpus-per-task": "SLURM_CPUS_PER_TASK",
+    "cpus-per-gpu": "SLURM_CPUS_PER_GPU",
+    "gpus": "SLURM_GPUS",
+    "gpus-per-node": "SLURM_GPUS_PER_NODE",
+    "gpus-per-task": "SLURM_GPUS_PER_TASK",
+    "ntasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "tasks-per-node": "SLURM_NTASKS_PER_NODE",
+    "partition": "SLURM_JOB_PARTITION",
+    "account": "SLURM_JOB_ACCOUNT",
+    "qos": "SLURM_JOB_QOS",
+    "threads-per-core": "SLURM_THREADS_PER_CORE",
+}
 # Cores and memory; on a Slurm backend, they are passed on.
 _CORES = ("cpus-per-task", "cpus-per-gpu")
 _MEMORY = ("mem", "mem-per-cpu", "mem-per-gpu")
@@ -89,8 +100,14 @@ class SlurmRequest:
             self._flags[name] = [_PLAIN[name], value]
         elif name in ("ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"):
             self._numbers[name] = _number(name, value)
-        elif name in ("gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket", "gres",
-                      "tres-per-task"):  # fmt: skip
+        elif name in (
+            "gpus",
+            "gpus-per-node",
+            "gpus-per-task",
+            "gpus-per-socket",
+            "gres",
+            "tres-per-task",
+        ):
             self._add_gpus(name, value)
         elif name in _TRANSLATIONS:
             flags = _TRANSLATIONS[name](value)
@@ -115,8 +132,9 @@ class SlurmRequest:
                 raise UsageError(f"the script requests {value} nodes, but Stoker runs on one host")
         elif name == "input":
             if value not in ("none", "/dev/null"):
-                raise UsageError("`--input` is not supported", f"write COMMAND < {value} in the"
-                                 " script")  # fmt: skip
+                raise UsageError(
+                    "`--input` is not supported", f"write COMMAND < {value} in the script"
+                )
         elif name not in _SILENT:
             self._ignored[f"--{name}"] = None
 
@@ -308,14 +326,18 @@ def _priority(value: str) -> list[str]:
 def _dependency(value: str) -> list[str]:
     """`afterok:7:8,afterany:9`."""
     if "?" in value:
-        raise UsageError("alternative dependencies (`?`) are not supported",
-                         "write afterok:7:8, which waits for all of them")  # fmt: skip
+        raise UsageError(
+            "alternative dependencies (`?`) are not supported",
+            "write afterok:7:8, which waits for all of them",
+        )
     flags: list[str] = []
     for part in value.split(","):
         kind, *jobs = part.split(":")
         if kind not in _CONDITIONS or not jobs:
-            raise UsageError(f"`{part}` is not a supported dependency",
-                             "write afterok:7, afterany:7 or afternotok:7")  # fmt: skip
+            raise UsageError(
+                f"`{part}` is not a supported dependency",
+                "write afterok:7, afterany:7 or afternotok:7",
+            )
         for job in jobs:
             # In Slurm, the id of an array stands for all of its jobs.
             which = f"job:{job}" if job.isdigit() else job
@@ -324,7 +346,12 @@ def _dependency(value: str) -> list[str]:
 
 
 _TRANSLATIONS: dict[str, Callable[[str], list[str]]] = {
-    "time": _time, "begin": _begin, "nice": _nice, "priority": _priority,
-    "dependency": _dependency, "array": lambda value: ["--array", value],
-    "hold": lambda _: ["--hold"], "requeue": lambda _: ["--restartable"],
-}  # fmt: skip
+    "time": _time,
+    "begin": _begin,
+    "nice": _nice,
+    "priority": _priority,
+    "dependency": _dependency,
+    "array": lambda value: ["--array", value],
+    "hold": lambda _: ["--hold"],
+    "requeue": lambda _: ["--restartable"],
+}

@@ -135,9 +135,10 @@ def leader_of(members: Sequence[Member]) -> Member | None:
     """
     seen = [one for one in members if one.seen_at is not None and not one.is_stopping]
     return min(
-        seen, key=lambda one: (one.paused_since is not None, one.seen_at, -one.used, one.attempt),
+        seen,
+        key=lambda one: (one.paused_since is not None, one.seen_at, -one.used, one.attempt),
         default=None,
-    )  # fmt: skip
+    )
 
 
 def _order(member: Member) -> tuple[bool, bool, float, int]:

@@ -60,12 +60,18 @@ def usage_warnings(requested: Requested, used: JobUsage) -> list[str]:
     is_settled = used.seconds >= WINDOW_SECONDS
     found = [
         _gpu_words(requested, used) if is_settled else "",
-        _memory_words("GPU memory", requested.gpu_memory, used.gpu_memory, _LITTLE_GPU_MEMORY,
-                      is_settled=is_settled),
+        _memory_words(
+            "GPU memory",
+            requested.gpu_memory,
+            used.gpu_memory,
+            _LITTLE_GPU_MEMORY,
+            is_settled=is_settled,
+        ),
         _core_words(requested, used) if is_settled else "",
-        _memory_words("memory", requested.memory, used.memory, _LITTLE_MEMORY,
-                      is_settled=is_settled),
-    ]  # fmt: skip
+        _memory_words(
+            "memory", requested.memory, used.memory, _LITTLE_MEMORY, is_settled=is_settled
+        ),
+    ]
     return [words for words in found if words]
 
 

@@ -35,9 +35,19 @@ _SPLITS = frozenset(
 )
 # TensorFlow's numbers of data types: how one value is packed in `tensor_content`.
 _CONTENT = {
-    1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?", 17: "<H", 19: "<e",
-    22: "<I", 23: "<Q",
-}  # fmt: skip
+    1: "<f",
+    2: "<d",
+    3: "<i",
+    4: "<B",
+    5: "<h",
+    6: "<b",
+    9: "<q",
+    10: "<?",
+    17: "<H",
+    19: "<e",
+    22: "<I",
+    23: "<Q",
+}
 _BFLOAT16 = 14
 # Fields of a tensor with a list of values: how one is packed; "" for a varint.
 _VALUE_FIELDS = {5: "<f", 6: "<d", 7: "", 10: "", 11: "", 16: "", 17: ""}

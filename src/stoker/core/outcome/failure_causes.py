@@ -338,9 +338,14 @@ def _shell_error(lines: list[str]) -> str | None:
     for line in reversed(lines[-5:]):
         lowered = line.lower()
         for text in (
-            "not found", "no such file", "permission denied", "is a directory",
-            "cannot execute", "exec format error", "error while loading shared libraries",
-        ):  # fmt: skip
+            "not found",
+            "no such file",
+            "permission denied",
+            "is a directory",
+            "cannot execute",
+            "exec format error",
+            "error while loading shared libraries",
+        ):
             if text in lowered:
                 return _evidence(line, lowered.find(text))
     return None

@@ -32,10 +32,22 @@ _TENSOR = re.compile(
     r"oom when allocating tensor with shape ?\[([\d, ]+)\] and type (\w+)", re.IGNORECASE
 )
 _TYPE_BYTES = {
-    "double": 8, "int64": 8, "uint64": 8, "complex64": 8, "complex128": 16, "float": 4, "int32": 4,
-    "uint32": 4, "half": 2, "bfloat16": 2, "int16": 2, "uint16": 2, "int8": 1, "uint8": 1,
+    "double": 8,
+    "int64": 8,
+    "uint64": 8,
+    "complex64": 8,
+    "complex128": 16,
+    "float": 4,
+    "int32": 4,
+    "uint32": 4,
+    "half": 2,
+    "bfloat16": 2,
+    "int16": 2,
+    "uint16": 2,
+    "int8": 1,
+    "uint8": 1,
     "bool": 1,
-}  # fmt: skip
+}
 _TAIL_BYTES = 64 * 1024
 
 

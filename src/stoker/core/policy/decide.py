@@ -353,8 +353,9 @@ def _sort_class(
         if one.fair_share_group in in_use:
             in_use[one.fair_share_group] += len(one.devices)
     # The first job of each group. A rank has the job's id, so no two entries are equal.
-    heads = [(ranked[-1][0][0], in_use[name], ranked[-1][0], name)
-             for name, ranked in groups.items()]  # fmt: skip
+    heads = [
+        (ranked[-1][0][0], in_use[name], ranked[-1][0], name) for name, ranked in groups.items()
+    ]
     heapify(heads)
     while heads:
         name = heads[0][-1]

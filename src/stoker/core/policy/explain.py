@@ -101,8 +101,11 @@ def reasons_of(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[list[str], 
         host = host_room_of(snapshot)
         claim = host.claim_of(job.request)
         if not host.is_possible(claim):
-            return [_too_large(name, amount, host) for name, amount in claim.items()
-                    if amount > host.totals.get(name, 0) and name != CPU_SLOTS], False  # fmt: skip
+            return [
+                _too_large(name, amount, host)
+                for name, amount in claim.items()
+                if amount > host.totals.get(name, 0) and name != CPU_SLOTS
+            ], False
         fitting = sum(1 for device in snapshot.devices if is_eligible(job.request, device))
         has = f"this host has {len(snapshot.devices)}"
         if len(snapshot.devices) != fitting:
@@ -161,8 +164,9 @@ def _array_limit(job: AnyJob, snapshot: Snapshot, plan: Plan) -> str:
     array = job.request.array
     busy = [one.id for one in snapshot.running if one.request.array == array]
     starting = {start.job for start in plan.starts}
-    busy += [one.id for one in snapshot.waiting
-             if one.id in starting and one.request.array == array]  # fmt: skip
+    busy += [
+        one.id for one in snapshot.waiting if one.id in starting and one.request.array == array
+    ]
     run = f": {_jobs(busy)} {'run' if len(busy) > 1 else 'runs'}" if busy else ""
     return f"the array runs at most {plural(most, 'job')} at once{run}"
 

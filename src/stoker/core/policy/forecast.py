@@ -137,8 +137,9 @@ def forecast_steps(
             waiting[preemption.job] = waiting[preemption.job]._replace(kept=preemption.devices)
             for attempt in preemption.attempts:
                 running[attempt] = running[attempt]._replace(gives_way=True)
-                ends = [(min(end, now + SOON_SECONDS) if of == attempt else end, of)
-                        for end, of in ends]  # fmt: skip
+                ends = [
+                    (min(end, now + SOON_SECONDS) if of == attempt else end, of) for end, of in ends
+                ]
             heapq.heapify(ends)
         if not waiting or not ends or ends[0][0] == float("inf"):
             break

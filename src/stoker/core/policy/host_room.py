@@ -115,8 +115,9 @@ class HostRoom:
 
     def holds(self, job: RunningJob, names: Collection[str]) -> bool:
         """Whether a running job has any of these resources."""
-        return any(amount and name in names
-                   for name, amount in claim_of_running(job, self._limits).items())  # fmt: skip
+        return any(
+            amount and name in names for name, amount in claim_of_running(job, self._limits).items()
+        )
 
     def place(self, claim: HostClaim, end: float | None) -> bool:
         """Whether a job that ends by `end` (None: unknown) may start now."""

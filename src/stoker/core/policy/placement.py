@@ -26,10 +26,22 @@ class DeviceRoom:
     """The free room on one device."""
 
     __slots__ = (
-        "closes_briefly", "device", "free", "has_other_processes", "is_closed", "is_saturated",
-        "is_vacated", "jobs", "measured", "mode", "most_measured", "of_profile", "state",
-        "takes_followers", "total",
-    )  # fmt: skip
+        "closes_briefly",
+        "device",
+        "free",
+        "has_other_processes",
+        "is_closed",
+        "is_saturated",
+        "is_vacated",
+        "jobs",
+        "measured",
+        "mode",
+        "most_measured",
+        "of_profile",
+        "state",
+        "takes_followers",
+        "total",
+    )
 
     def __init__(self, device: Device, state: DeviceState) -> None:
         self.device = device

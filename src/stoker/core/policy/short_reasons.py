@@ -70,8 +70,10 @@ def short_reason(job: AnyJob, snapshot: Snapshot, plan: Plan) -> tuple[str, bool
     if reason == VACATING and job.kept:
         return f"{_gpus(job.kept, snapshot)} being vacated for it", False
     if reason == RESERVED and plan.reservation is not None:
-        return f"{_gpus(plan.reservation.devices, snapshot)} reserved for {plan.reservation.job}", \
-            True  # fmt: skip
+        return (
+            f"{_gpus(plan.reservation.devices, snapshot)} reserved for {plan.reservation.job}",
+            True,
+        )
     return (_no_device(request, snapshot, plan) if request.gpus else ""), True
 
 

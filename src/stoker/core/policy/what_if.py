@@ -294,9 +294,7 @@ def _ways_to_share(request: Request, snapshot: Snapshot) -> Iterator[Change]:
 
 def _any_gpu(request: Request) -> Iterator[Change]:
     if request.ids:
-        yield Change(
-            "--gpu-ids any", "on any GPU", (("gpu_ids", []),), request._replace(ids=())
-        )  # fmt: skip
+        yield Change("--gpu-ids any", "on any GPU", (("gpu_ids", []),), request._replace(ids=()))
     if request.model is not None:
         yield Change(
             "--gpu-model any",

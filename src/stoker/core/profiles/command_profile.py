@@ -45,8 +45,19 @@ _SIZES = ("batch", "hidden", "width", "dim", "layer", "depth", "seq", "len", "re
 _WORK = ("epoch", "step", "iter", "trial", "sample", "episode", "round", "duration", "second",
          "minute", "hour", "frame", "update", "repeat", "generation", "budget", "limit",
          "example")  # fmt: skip
-_NO_WORK = ("warmup", "every", "interval", "freq", "log", "save", "decay", "seed", "lr", "rate",
-            "patience")  # fmt: skip
+_NO_WORK = (
+    "warmup",
+    "every",
+    "interval",
+    "freq",
+    "log",
+    "save",
+    "decay",
+    "seed",
+    "lr",
+    "rate",
+    "patience",
+)
 _WORK_NAMES = frozenset(("n", "e", "num", "count", "total", "times", "reps"))
 # Whole names; names that end with `model` count too.
 _MODEL_NAMES = (
