@@ -70,8 +70,16 @@ _ENV_KEYS = (
     "cores", "memory", "resources", "limits", "cgroup", "gpu_share", "mps_idle", "terminal_idle",
     "profile", "snapshot", "snapshot_limit",
 )  # fmt: skip
-_SWITCHES = {"1": True, "true": True, "yes": True, "on": True,
-             "0": False, "false": False, "no": False, "off": False}  # fmt: skip
+_SWITCHES = {
+    "1": True,
+    "true": True,
+    "yes": True,
+    "on": True,
+    "0": False,
+    "false": False,
+    "no": False,
+    "off": False,
+}
 
 
 def load_settings() -> Settings:

@@ -87,10 +87,19 @@ class Foreground:
         self._grace = settings.grace
         self._parent = ForegroundJobs(self._tag_base, settings.log_limit)
         self._loop = Loop(
-            db, self._parent, host, gpus, settings, SystemClock(), listener,
-            next_attempt=attempts.next_attempt(db), log_for=log_for, folder_for=folder_for,
-            chunk=chunk, commit_seconds=_COMMIT_SECONDS,
-        )  # fmt: skip
+            db,
+            self._parent,
+            host,
+            gpus,
+            settings,
+            SystemClock(),
+            listener,
+            next_attempt=attempts.next_attempt(db),
+            log_for=log_for,
+            folder_for=folder_for,
+            chunk=chunk,
+            commit_seconds=_COMMIT_SECONDS,
+        )
         self._listener = listener
         self._driver_monitor = _monitor_for(gpus, settings.gpu_file)
         self._submission = Submission(db, learns=False)
@@ -222,9 +231,11 @@ class Foreground:
     def _wait(self, tick_at: float | None) -> None:
         self._event_poll.register(self._descriptors())
         due = (
-            self._loop.next_wake(), self._parent.next_deadline(), tick_at,
+            self._loop.next_wake(),
+            self._parent.next_deadline(),
+            tick_at,
             None if self._driver_monitor is None else self._driver_monitor.next_deadline(),
-        )  # fmt: skip
+        )
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1
         self._event_poll.wait(timeout)
@@ -319,10 +330,11 @@ def _release(tag_base: int) -> None:
     empty = 0  # empty passes in a row; a single pass may miss a process that is being started
     while empty < 2 and time.monotonic() < deadline:
         tagged = [
-            process for process in read_processes().values()
+            process
+            for process in read_processes().values()
             if (tag := process_tags.read_tag(process.pid)) is not None
             and process_tags.base_of(tag) == tag_base
-        ]  # fmt: skip
+        ]
         empty = 0 if tagged else empty + 1
         for process in tagged:
             process_tags.retag(process.pid, own)

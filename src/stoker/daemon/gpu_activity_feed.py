@@ -101,9 +101,14 @@ class GpuActivityFeed:
                 jobs[number] = (*jobs.get(number, ()), job.id)
         snapshot, plan = loop.decision or (None, NO_PLAN)
         return gpu_activities(
-            loop.gpus.devices, loop.gpus.states, () if snapshot is None else snapshot.waiting,
-            plan, jobs, obstacle=self._obstacle(), own_user=self._user,
-        )  # fmt: skip
+            loop.gpus.devices,
+            loop.gpus.states,
+            () if snapshot is None else snapshot.waiting,
+            plan,
+            jobs,
+            obstacle=self._obstacle(),
+            own_user=self._user,
+        )
 
     def _obstacle(self) -> str | None:
         """Why no job at all starts at the moment."""

@@ -80,9 +80,11 @@ class JobStarter:
         """
         if depth is None:
             depth = jobs_per_group(
-                self._waiting.requests(), self._gpus.devices, self._running.values(),
+                self._waiting.requests(),
+                self._gpus.devices,
+                self._running.values(),
                 self._host.cpu_slots,
-            )  # fmt: skip
+            )
         waiting = self._waiting.first(depth, self.clock_offset)
         running = self._running.values()
         profiles = {job.profile for job in running} | {job.profile for job in waiting}

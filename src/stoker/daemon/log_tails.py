@@ -44,11 +44,15 @@ class LogTails:
         try:
             try:
                 pid = os.posix_spawnp(
-                    "tail", [b"tail", b"-c", b"%d" % TAIL_BYTES, b"--", path], os.environ,
-                    file_actions=[(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                                  (os.POSIX_SPAWN_DUP2, writing, 1),
-                                  (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0)],
-                )  # fmt: skip
+                    "tail",
+                    [b"tail", b"-c", b"%d" % TAIL_BYTES, b"--", path],
+                    os.environ,
+                    file_actions=[
+                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                        (os.POSIX_SPAWN_DUP2, writing, 1),
+                        (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                    ],
+                )
             finally:
                 os.close(writing)
             data = b""

@@ -81,19 +81,41 @@ class Loop:
         self._profiles = Profiles(db)
         orders = OrderMaker(db, settings, log_for, folder_for, chunk)
         self._recorder = EventRecorder(
-            db, self._store, self._state, waiting=self._waiting, profiles=self._profiles,
-            gpus=gpus, diagnosis=Diagnosis(orders.log_for, orders.folder_for), settings=settings,
-            clock=clock, listener=listener, code_checks=orders.code_checks,
-        )  # fmt: skip
-        self._preempter = Preempter(
-            db, self._store, self._state, running=self.running, gpus=gpus, settings=settings,
+            db,
+            self._store,
+            self._state,
+            waiting=self._waiting,
+            profiles=self._profiles,
+            gpus=gpus,
+            diagnosis=Diagnosis(orders.log_for, orders.folder_for),
+            settings=settings,
             clock=clock,
-        )  # fmt: skip
+            listener=listener,
+            code_checks=orders.code_checks,
+        )
+        self._preempter = Preempter(
+            db,
+            self._store,
+            self._state,
+            running=self.running,
+            gpus=gpus,
+            settings=settings,
+            clock=clock,
+        )
         self._starter = JobStarter(
-            db, self._store, self._state, running=self.running, waiting=self._waiting,
-            profiles=self._profiles, gpus=gpus, orders=orders, preempter=self._preempter,
-            host=host, clock=clock, next_attempt=next_attempt,
-        )  # fmt: skip
+            db,
+            self._store,
+            self._state,
+            running=self.running,
+            waiting=self._waiting,
+            profiles=self._profiles,
+            gpus=gpus,
+            orders=orders,
+            preempter=self._preempter,
+            host=host,
+            clock=clock,
+            next_attempt=next_attempt,
+        )
         self._live_claims = LiveClaims(db, self._store, self._state, self.running)
         self._speeds = SpeedMeter(orders.folder_for)
         self.refreshes = 0  # how often the queue was read again
@@ -414,9 +436,15 @@ class Loop:
         if state.decide_at is not None and self._starter.would_start():
             return []  # time has passed, and the tick that is due then starts it
         fresh, _ = load_snapshot(
-            self.db, self._clock.mono(), self._starter.clock_offset, self.gpus.in_order,
-            self.gpus.states, self.host.cpu_slots, MAX_JOBS_PER_GROUP, self.host.resources,
-        )  # fmt: skip
+            self.db,
+            self._clock.mono(),
+            self._starter.clock_offset,
+            self.gpus.in_order,
+            self.gpus.states,
+            self.host.cpu_slots,
+            MAX_JOBS_PER_GROUP,
+            self.host.resources,
+        )
         # Of an attempt that the runner has not reported yet, only the loop knows the exact start.
         running = tuple(self.running.get(job.attempt, job) for job in fresh.running)
         fresh = fresh._replace(running=running)

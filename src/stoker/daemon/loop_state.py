@@ -32,9 +32,17 @@ class LoopState:
     """
 
     __slots__ = (
-        "claims_wait", "commit_at", "decide_at", "due_at", "is_stale", "may_start",
-        "paused_until", "refusals", "retry_at", "seen_version",
-    )  # fmt: skip
+        "claims_wait",
+        "commit_at",
+        "decide_at",
+        "due_at",
+        "is_stale",
+        "may_start",
+        "paused_until",
+        "refusals",
+        "retry_at",
+        "seen_version",
+    )
 
     def __init__(self, refusals: int) -> None:
         self.is_stale = True

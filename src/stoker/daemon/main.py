@@ -228,13 +228,20 @@ class Daemon(EventListener):
 
     def _timeout(self) -> float:
         due = (
-            self._loop.next_wake(), self._orphans.next_deadline(), self._wake.notify_at,
-            self._driver_monitor.next_deadline(), self._sweep_driver.next_deadline(),
-            self._usage_recorder.next_deadline(), self._restarts.due_at, self._recover_at,
-            self._backend_drivers.next_deadline(), self._gpu_feed.next_deadline(),
-            self._forecast_log.next_deadline(), self._notifier.next_deadline(),
+            self._loop.next_wake(),
+            self._orphans.next_deadline(),
+            self._wake.notify_at,
+            self._driver_monitor.next_deadline(),
+            self._sweep_driver.next_deadline(),
+            self._usage_recorder.next_deadline(),
+            self._restarts.due_at,
+            self._recover_at,
+            self._backend_drivers.next_deadline(),
+            self._gpu_feed.next_deadline(),
+            self._forecast_log.next_deadline(),
+            self._notifier.next_deadline(),
             self._report_reader.next_deadline(),
-        )  # fmt: skip
+        )
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
 

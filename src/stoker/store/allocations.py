@@ -116,11 +116,15 @@ def record_place(db: Database, attempt: int, node: str | None, gpus: str | None)
 
 def ahead_in_chunk(db: Database, allocation: int, job: int) -> int:
     """Return how many jobs of an allocation have not started and come before this one."""
-    return int(str(db.value(
-        "SELECT count(*) FROM attempts a JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
-        " WHERE a.allocation = ? AND j.state = 'submitted' AND j.id < ?",
-        (allocation, job),
-    )))  # fmt: skip
+    return int(
+        str(
+            db.value(
+                "SELECT count(*) FROM attempts a JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
+                " WHERE a.allocation = ? AND j.state = 'submitted' AND j.id < ?",
+                (allocation, job),
+            )
+        )
+    )
 
 
 def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
@@ -185,12 +189,16 @@ def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
 
 def submitted_seconds(db: Database, backend: str) -> float:
     """Return the expected duration of all jobs that a backend has and has not started."""
-    return float(str(db.value(
-        "SELECT coalesce(sum(p.seconds), 0) FROM jobs j JOIN request_groups g"
-        " ON g.id = j.request_group JOIN profiles p ON p.id = j.profile"
-        " WHERE j.state = 'submitted' AND g.backend = ?",
-        (backend,),
-    )))  # fmt: skip
+    return float(
+        str(
+            db.value(
+                "SELECT coalesce(sum(p.seconds), 0) FROM jobs j JOIN request_groups g"
+                " ON g.id = j.request_group JOIN profiles p ON p.id = j.profile"
+                " WHERE j.state = 'submitted' AND g.backend = ?",
+                (backend,),
+            )
+        )
+    )
 
 
 def active_by_group(db: Database, groups: Iterable[str]) -> dict[str, int]:

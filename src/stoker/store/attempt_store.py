@@ -57,9 +57,13 @@ class AttemptStore:
         return attempts.load_job_to_judge(self._db, attempt)
 
     def finish(
-        self, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+        self,
+        job: JobToJudge,
+        outcome: Outcome,
+        verdict: Verdict,
+        now: float,
         started: float | None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         return attempts.finish(self._db, job, outcome, verdict, now, started)
 
     def flush(self) -> None:
@@ -122,9 +126,13 @@ class BufferedAttemptStore(AttemptStore):
         )
 
     def finish(
-        self, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+        self,
+        job: JobToJudge,
+        outcome: Outcome,
+        verdict: Verdict,
+        now: float,
         started: float | None,
-    ) -> bool:  # fmt: skip
+    ) -> bool:
         if outcome.attempt not in self._claims:
             return super().finish(job, outcome, verdict, now, started)
         if verdict.event != "succeed" or job.sweep is not None:
@@ -133,10 +141,18 @@ class BufferedAttemptStore(AttemptStore):
         claim = self._claims.pop(outcome.attempt)[1]
         pid, at, mono = self._started.pop(outcome.attempt, _NOT_STARTED)
         attempt = (
-            *claim_columns(claim), pid, started if at is None else at, mono, outcome.ended_at,
-            outcome.status, verdict.cause, outcome.detail, outcome.user_seconds,
-            outcome.system_seconds, outcome.max_rss_bytes,
-        )  # fmt: skip
+            *claim_columns(claim),
+            pid,
+            started if at is None else at,
+            mono,
+            outcome.ended_at,
+            outcome.status,
+            verdict.cause,
+            outcome.detail,
+            outcome.user_seconds,
+            outcome.system_seconds,
+            outcome.max_rss_bytes,
+        )
         columns = (claim.attempt, claim.number, verdict.cause, outcome.ended_at, claim.job)
         self._done.append((attempt, columns))
         return False

@@ -132,9 +132,18 @@ def claim_columns(claim: Claim) -> tuple[object, ...]:
     """Return the values of CLAIM_COLUMNS."""
     devices = ",".join(map(str, claim.devices))
     return (
-        claim.attempt, claim.job, claim.number, devices, claim.memory, claim.at, claim.boot,
-        claim.cpus, claim.host_memory, claim.share, claim.machine,
-    )  # fmt: skip
+        claim.attempt,
+        claim.job,
+        claim.number,
+        devices,
+        claim.memory,
+        claim.at,
+        claim.boot,
+        claim.cpus,
+        claim.host_memory,
+        claim.share,
+        claim.machine,
+    )
 
 
 def record_start(
@@ -248,28 +257,44 @@ def gpu_use(db: Database, job: int) -> tuple[int | None, float | None, float | N
 
 
 def finish(
-    db: Database, job: JobToJudge, outcome: Outcome, verdict: Verdict, now: float,
+    db: Database,
+    job: JobToJudge,
+    outcome: Outcome,
+    verdict: Verdict,
+    now: float,
     started: float | None,
-) -> bool:  # fmt: skip
+) -> bool:
     """Record the end of an attempt; returns whether other jobs, or this one, may become ready."""
     if outcome.detail is not None:
         outcome = outcome._replace(detail=storable(outcome.detail))
     db.execute(
         "UPDATE attempts SET ended_at = ?, status = ?, cause = ?, detail = ?, user_seconds = ?,"
         " system_seconds = ?, max_rss_bytes = ?, started_at = coalesce(started_at, ?) WHERE id = ?",
-        (outcome.ended_at, outcome.status, verdict.cause, outcome.detail or outcome.exception,
-         outcome.user_seconds, outcome.system_seconds, outcome.max_rss_bytes, started,
-         outcome.attempt),
-    )  # fmt: skip
+        (
+            outcome.ended_at,
+            outcome.status,
+            verdict.cause,
+            outcome.detail or outcome.exception,
+            outcome.user_seconds,
+            outcome.system_seconds,
+            outcome.max_rss_bytes,
+            started,
+            outcome.attempt,
+        ),
+    )
     if verdict.delay is not None:
         db.execute(
             "UPDATE jobs SET state = 'queued', ready = 0, eligible_at = ?, requeues = ?,"
             " preemptions = ?"
             f" WHERE id = ? AND attempt = ? AND state IN ({_ACTIVE})",
-            (now + verdict.delay, job.requeues + (not verdict.is_counted),
-             job.preemptions + (verdict.cause == "preempted" and job.asked_for is not None),
-             job.job, outcome.attempt),
-        )  # fmt: skip
+            (
+                now + verdict.delay,
+                job.requeues + (not verdict.is_counted),
+                job.preemptions + (verdict.cause == "preempted" and job.asked_for is not None),
+                job.job,
+                outcome.attempt,
+            ),
+        )
         return True
     state = advance("running", verdict.event)
     changed = db.execute(

@@ -47,9 +47,15 @@ def kind_and_problem(db: Database, name: str) -> tuple[str, str | None] | None:
 
 
 def _row(
-    name: str, kind: str, options: str, environment: str, folder: bytes | None, nodes: str | None,
-    problem: str | None, checked_at: float | None,
-) -> BackendRow:  # fmt: skip
+    name: str,
+    kind: str,
+    options: str,
+    environment: str,
+    folder: bytes | None,
+    nodes: str | None,
+    problem: str | None,
+    checked_at: float | None,
+) -> BackendRow:
     return BackendRow(
         name=name,
         kind=kind,
@@ -74,9 +80,14 @@ def add(
     db.execute(
         "INSERT OR REPLACE INTO backends (name, kind, options, environment, folder)"
         " VALUES (?, ?, ?, ?, ?)",
-        (name, kind, json.dumps(options, sort_keys=True), json.dumps(environment or {}),
-         maybe_bytes(folder)),
-    )  # fmt: skip
+        (
+            name,
+            kind,
+            json.dumps(options, sort_keys=True),
+            json.dumps(environment or {}),
+            maybe_bytes(folder),
+        ),
+    )
 
 
 def folder_with_files(db: Database, name: str) -> str | None:
@@ -114,12 +125,16 @@ def record_problem(db: Database, name: str, problem: str | None, now: float) -> 
 
 def unfinished_jobs(db: Database, name: str) -> int:
     """Return how many jobs of a backend wait or run."""
-    return int(str(db.value(
-        "SELECT count(*) FROM jobs j JOIN request_groups g ON g.id = j.request_group"
-        " WHERE g.backend = ? AND j.state IN"
-        " ('held', 'queued', 'submitted', 'starting', 'running', 'stopping')",
-        (name,),
-    )))  # fmt: skip
+    return int(
+        str(
+            db.value(
+                "SELECT count(*) FROM jobs j JOIN request_groups g ON g.id = j.request_group"
+                " WHERE g.backend = ? AND j.state IN"
+                " ('held', 'queued', 'submitted', 'starting', 'running', 'stopping')",
+                (name,),
+            )
+        )
+    )
 
 
 def files_dir(db: Database, name: str) -> str | None:

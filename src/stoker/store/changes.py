@@ -17,10 +17,14 @@ _FINAL = ", ".join(f"'{state}'" for state in FINAL)
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 _CHUNK = 2000
 _TABLES = (
-    ("jobs", "id"), ("attempts", "job"), ("tags", "job"), ("events", "job"),
-    ("dependencies", "job"), ("job_metrics", "job"),
+    ("jobs", "id"),
+    ("attempts", "job"),
+    ("tags", "job"),
+    ("events", "job"),
+    ("dependencies", "job"),
+    ("job_metrics", "job"),
     ("job_annotations", "job"),
-)  # fmt: skip
+)
 
 
 def _chunks(ids: list[int]) -> Iterable[list[int]]:

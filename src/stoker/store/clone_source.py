@@ -15,8 +15,12 @@ from stoker.store.database import Database
 
 # Variables of a sweep trial; a clone is not a trial.
 _OF_TRIAL = (
-    "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_METRIC", "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR",
-)  # fmt: skip
+    "STOKER_SWEEP",
+    "STOKER_TRIAL",
+    "STOKER_METRIC",
+    "STOKER_OUTPUT_DIR",
+    "STOKER_CHECKPOINT_DIR",
+)
 
 
 class CloneSource(Record):

@@ -102,10 +102,13 @@ class CompletionReader:
             (MOST,),
         )
         return [
-            (to_text(name), f"sweep of {count}{'+' if count == 1000 else ''} trials"
-             + (", stopped" if stopped is not None else ""))
+            (
+                to_text(name),
+                f"sweep of {count}{'+' if count == 1000 else ''} trials"
+                + (", stopped" if stopped is not None else ""),
+            )
             for name, stopped, count in rows
-        ]  # fmt: skip
+        ]
 
     def gpus(self) -> Words:
         """Return the numbers of the GPUs."""

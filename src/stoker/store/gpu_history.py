@@ -41,11 +41,18 @@ def save(db: sqlite3.Connection, intervals: Iterable[Interval]) -> None:
         " ON CONFLICT (uuid, since) DO UPDATE SET until = excluded.until,"
         " kind = excluded.kind, jobs = excluded.jobs, reason = excluded.reason",
         [
-            (one.uuid, one.since, one.until, one.kind, ",".join(map(str, one.jobs)), one.reason,
-             one.starts)
+            (
+                one.uuid,
+                one.since,
+                one.until,
+                one.kind,
+                ",".join(map(str, one.jobs)),
+                one.reason,
+                one.starts,
+            )
             for one in intervals
         ],
-    )  # fmt: skip
+    )
 
 
 def clean_up(db: sqlite3.Connection, now: float) -> None:
@@ -77,8 +84,9 @@ def read(folder: str, since: float, until: float = float("inf")) -> dict[str, li
         try:
             rows = db.execute(
                 "SELECT uuid, since, until, kind, jobs, reason, starts FROM gpu_activity"
-                " WHERE until > ? AND since < ?", (since, until),
-            ).fetchall()  # fmt: skip
+                " WHERE until > ? AND since < ?",
+                (since, until),
+            ).fetchall()
         finally:
             db.close()
         for uuid, start, until, kind, jobs, reason, starts in rows:

@@ -52,19 +52,22 @@ def _candidates(db: Database, filters: Filters, before: int) -> Iterator[int]:
     """Yield ids in descending order from the most selective index; `_fits` checks the rest."""
     if filters.name is not None:
         yield from _column(
-            db, "SELECT id FROM jobs WHERE name = ? AND id < ? ORDER BY id DESC",
+            db,
+            "SELECT id FROM jobs WHERE name = ? AND id < ? ORDER BY id DESC",
             (to_bytes(filters.name), before),
-        )  # fmt: skip
+        )
     elif filters.starred:
         yield from _column(
-            db, "SELECT job FROM job_annotations WHERE starred = 1 AND job < ? ORDER BY job DESC",
+            db,
+            "SELECT job FROM job_annotations WHERE starred = 1 AND job < ? ORDER BY job DESC",
             (before,),
-        )  # fmt: skip
+        )
     elif filters.tag is not None:
         yield from _column(
-            db, "SELECT job FROM tags WHERE tag = ? AND job < ? ORDER BY job DESC",
+            db,
+            "SELECT job FROM tags WHERE tag = ? AND job < ? ORDER BY job DESC",
             (to_bytes(filters.tag), before),
-        )  # fmt: skip
+        )
     elif filters.sweep is not None:
         sql = (
             "SELECT id FROM jobs INDEXED BY jobs_by_sweep WHERE sweep = ? AND state = ?"
@@ -124,8 +127,9 @@ def ready(db: Database, limit: int) -> list[int]:
 
 def on_backends(db: Database, limit: int) -> list[int]:
     """Return jobs that backends have and did not start yet, then jobs to be handed over to them."""
-    submitted = db.execute("SELECT id FROM jobs WHERE state = 'submitted' ORDER BY id LIMIT ?",
-                           (limit,))  # fmt: skip
+    submitted = db.execute(
+        "SELECT id FROM jobs WHERE state = 'submitted' ORDER BY id LIMIT ?", (limit,)
+    )
     found = [row[0] for row in submitted]
     found += _first_ready(db, ready_jobs.ready_groups_elsewhere(db), limit)
     return found[:limit]

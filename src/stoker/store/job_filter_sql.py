@@ -37,9 +37,16 @@ _FLIPPED = {ast.Lt: ast.Gt, ast.LtE: ast.GtE, ast.Gt: ast.Lt, ast.GtE: ast.LtE}
 _ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _TEXTS = (WORD, TEXT, COMMAND, TAGS)
 _KIND_WORDS = {
-    NUMBER: "a number", SECONDS: "a duration", BYTES: "a size", TIME: "a time", WORD: "text",
-    TEXT: "text", COMMAND: "text", TAGS: "text", ANY: "a value",
-}  # fmt: skip
+    NUMBER: "a number",
+    SECONDS: "a duration",
+    BYTES: "a size",
+    TIME: "a time",
+    WORD: "text",
+    TEXT: "text",
+    COMMAND: "text",
+    TAGS: "text",
+    ANY: "a value",
+}
 _MAX_INT = 2**63 - 1
 _LARGEST = 10**300  # a float can have it
 

@@ -26,8 +26,9 @@ def job_labels(db: Database, ids: Iterable[int]) -> dict[int, JobLabel]:
     rows = db.execute(
         "SELECT j.id, j.name, j.argv, j.shell, j.state, a.claim, a.started_at"
         " FROM jobs j LEFT JOIN attempts a ON a.id = j.attempt"
-        " WHERE j.id IN (SELECT value FROM json_each(?))", (id_list(ids),),
-    )  # fmt: skip
+        " WHERE j.id IN (SELECT value FROM json_each(?))",
+        (id_list(ids),),
+    )
     return {
         id: JobLabel(
             title=(maybe_text(name) or display(unpack_words(argv), bool(shell)))[:_MAX_CHARACTERS],

@@ -263,11 +263,16 @@ def jobs_in_states(
 
 def ahead_in_group(db: Database, row: JobRow) -> int:
     """Return how many ready jobs of the same request group come before a job."""
-    return int(str(db.value(
-        "SELECT count(*) FROM jobs INDEXED BY jobs_ready WHERE ready = 1 AND request_group = ?"
-        " AND (priority > ? OR (priority = ? AND id < ?))",
-        (row.request_group, row.priority, row.priority, row.id),
-    )))  # fmt: skip
+    return int(
+        str(
+            db.value(
+                "SELECT count(*) FROM jobs INDEXED BY jobs_ready"
+                " WHERE ready = 1 AND request_group = ?"
+                " AND (priority > ? OR (priority = ? AND id < ?))",
+                (row.request_group, row.priority, row.priority, row.id),
+            )
+        )
+    )
 
 
 def counts(db: Database) -> dict[str, int]:
@@ -465,11 +470,13 @@ def profile_of(db: Database, id: int) -> ProfileRow | None:
 
 def has_known_end(db: Database) -> bool:
     """Whether any running job has a time limit or a duration estimate."""
-    return bool(db.value(
-        "SELECT 1 FROM jobs j LEFT JOIN profiles p ON p.id = j.profile"
-        f" WHERE j.state IN ({_ACTIVE})"
-        " AND (j.time_limit IS NOT NULL OR p.seconds IS NOT NULL) LIMIT 1"
-    ))  # fmt: skip
+    return bool(
+        db.value(
+            "SELECT 1 FROM jobs j LEFT JOIN profiles p ON p.id = j.profile"
+            f" WHERE j.state IN ({_ACTIVE})"
+            " AND (j.time_limit IS NOT NULL OR p.seconds IS NOT NULL) LIMIT 1"
+        )
+    )
 
 
 def is_final(db: Database, ids: list[int]) -> bool:

@@ -33,9 +33,13 @@ class JobTable:
     """The jobs that match filters and conditions."""
 
     def __init__(
-        self, db: Database, filters: Filters, conditions: list[Condition], now: float,
+        self,
+        db: Database,
+        filters: Filters,
+        conditions: list[Condition],
+        now: float,
         functions: Functions,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._db = db
         self._conditions = [*_of_filters(filters), *conditions]
         self._now = now
@@ -105,9 +109,15 @@ class JobTable:
         return rows.fetchall()
 
     def _select(
-        self, picked: str, joins: str, order: list[tuple[str, bool]], *, before: int | None,
-        offset: int, limit: int,
-    ) -> list[tuple[object, ...]]:  # fmt: skip
+        self,
+        picked: str,
+        joins: str,
+        order: list[tuple[str, bool]],
+        *,
+        before: int | None,
+        offset: int,
+        limit: int,
+    ) -> list[tuple[object, ...]]:
         terms, needed = [], joins
         for name, is_descending in order:
             one = column(name)

@@ -26,9 +26,11 @@ from stoker.store import arrays
 from stoker.store.database import Database, id_list
 
 _ENDED = {
-    "done": "has succeeded", "failed": "has failed", "cancelled": "was cancelled",
+    "done": "has succeeded",
+    "failed": "has failed",
+    "cancelled": "was cancelled",
     "lost": "was lost",
-}  # fmt: skip
+}
 _NEWEST = 1 << 62
 # Records of dependencies in one submit: a hundred bytes each.
 _MAX_RECORDS = 2_000_000
@@ -186,12 +188,14 @@ def _with_word(
 
     `is_exact`: raise UsageError for a word that is the name of some jobs and a tag of others.
     """
-    named = {row[0] for row in db.execute(
-        "SELECT id FROM jobs WHERE name = ?", (maybe_bytes(selector.name),)
-    )}  # fmt: skip
-    tagged = {row[0] for row in db.execute(
-        "SELECT job FROM tags WHERE tag = ?", (maybe_bytes(selector.tag),)
-    )}  # fmt: skip
+    named = {
+        row[0]
+        for row in db.execute("SELECT id FROM jobs WHERE name = ?", (maybe_bytes(selector.name),))
+    }
+    tagged = {
+        row[0]
+        for row in db.execute("SELECT job FROM tags WHERE tag = ?", (maybe_bytes(selector.tag),))
+    }
     word = selector.text
     if is_exact and named and tagged and named != tagged:
         raise UsageError(

@@ -74,9 +74,14 @@ def measured_memory(db: Database, job: int) -> int | None:
 
 def typical_seconds(db: Database) -> float:
     """Return the mean duration of the newest profiles, as the estimate for unknown ones."""
-    return float(str(db.value(
-        "SELECT avg(seconds) FROM (SELECT seconds FROM profiles ORDER BY id DESC LIMIT 100)"
-    ) or 0.0))  # fmt: skip
+    return float(
+        str(
+            db.value(
+                "SELECT avg(seconds) FROM (SELECT seconds FROM profiles ORDER BY id DESC LIMIT 100)"
+            )
+            or 0.0
+        )
+    )
 
 
 def profile_id(db: Database, key: str) -> tuple[int, int]:

@@ -33,8 +33,9 @@ class QueueReader:
         marks = ", ".join("?" * len(ACTIVE))
         rows = self._db.execute(
             "SELECT a.id, a.job, a.devices FROM jobs j JOIN attempts a ON a.id = j.attempt"
-            f" WHERE j.state IN ({marks})", tuple(ACTIVE),
-        )  # fmt: skip
+            f" WHERE j.state IN ({marks})",
+            tuple(ACTIVE),
+        )
         return [RunningAttempt(id, job, parse_device_numbers(devices)) for id, job, devices in rows]
 
     def gpus(self) -> dict[int, str]:

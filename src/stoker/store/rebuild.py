@@ -205,11 +205,15 @@ class Rebuild:
             "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv,"
             " context, submitted_at, name) VALUES (?, ?, 0, ?, 0, 0, 1, ?, ?, ?, ?)",
             (
-                one.job, RUNNING, group_id(self._db, Request(gpus=len(one.devices)), ""),
+                one.job,
+                RUNNING,
+                group_id(self._db, Request(gpus=len(one.devices)), ""),
                 _LOST_COMMAND.encode(),
-                context_id(self._db, Context("/", (), 0o22, "/bin/sh")), one.at, b"record-lost",
+                context_id(self._db, Context("/", (), 0o22, "/bin/sh")),
+                one.at,
+                b"record-lost",
             ),
-        )  # fmt: skip
+        )
 
     def _hold_jobs_that_may_have_run(self, journaled: list[JournaledStart]) -> None:
         """Hold waiting jobs whose record may be out of date and that have no newer one."""

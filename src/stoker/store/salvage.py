@@ -214,9 +214,13 @@ def layouts(statements: dict[str, str]) -> dict[str, Layout]:
                 key = []
             defaults = [_literal(scratch, row[4]) for row in info]
             found[name] = Layout(
-                tuple(row[1] for row in info), tuple(row[2] for row in info),
-                tuple(bool(row[3]) for row in info), tuple(defaults), rowid, tuple(key),
-            )  # fmt: skip
+                tuple(row[1] for row in info),
+                tuple(row[2] for row in info),
+                tuple(bool(row[3]) for row in info),
+                tuple(defaults),
+                rowid,
+                tuple(key),
+            )
     return found
 
 

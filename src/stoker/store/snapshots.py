@@ -37,10 +37,14 @@ def save(db: Database, snapshot: Snapshot, now: float) -> None:
     db.execute(
         "INSERT OR IGNORE INTO snapshots VALUES (?, ?, ?, ?, ?, ?)",
         (
-            snapshot.id, to_bytes(snapshot.root), to_bytes(snapshot.tree), snapshot.files,
-            snapshot.bytes, now,
+            snapshot.id,
+            to_bytes(snapshot.root),
+            to_bytes(snapshot.tree),
+            snapshot.files,
+            snapshot.bytes,
+            now,
         ),
-    )  # fmt: skip
+    )
 
 
 def find(db: Database, id: str) -> StoredSnapshot | None:

@@ -243,11 +243,20 @@ class Submission:
         self._db.executemany(
             shared.statement,
             [
-                (job, argv, group, profile, first, job - first, index,
-                 None if key is None else to_bytes(index_key(key, index)), *shared.values)
+                (
+                    job,
+                    argv,
+                    group,
+                    profile,
+                    first,
+                    job - first,
+                    index,
+                    None if key is None else to_bytes(index_key(key, index)),
+                    *shared.values,
+                )
                 for job, index in zip(jobs, indexes, strict=True)
             ],
-        )  # fmt: skip
+        )
         wait_for(self._db, [(job, *one) for job in jobs for one in needed])
         if spec.tags:
             _tag(self._db, jobs, spec.tags)

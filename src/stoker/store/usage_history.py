@@ -71,11 +71,19 @@ CREATE INDEX blocks_by_age ON blocks (level, last);
 """
 
 # Errors that may be temporary; any other error means that the file is damaged.
-_TEMPORARY_ERRORS = frozenset({
-    sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_INTERRUPT,
-})  # fmt: skip
+_TEMPORARY_ERRORS = frozenset(
+    {
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_INTERRUPT,
+    }
+)
 
 
 class TrackRow(Record):
@@ -286,8 +294,9 @@ class TraceWriter:
                 if kind != "gpu" and is_gone(int(key)):
                     work -= db.execute(
                         "DELETE FROM blocks WHERE id IN"
-                        " (SELECT id FROM blocks WHERE track = ? LIMIT ?)", (id, work),
-                    ).rowcount  # fmt: skip
+                        " (SELECT id FROM blocks WHERE track = ? LIMIT ?)",
+                        (id, work),
+                    ).rowcount
                     if work <= 0:
                         return  # this track may have more blocks
                 if db.execute("SELECT 1 FROM blocks WHERE track = ? LIMIT 1", (id,)).fetchone():

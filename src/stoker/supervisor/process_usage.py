@@ -108,10 +108,12 @@ class UsageSampler:
         if not known:
             return 0
         typical = sum(share * resident for share, resident in measured) / known
-        return int(sum(
-            (1 - (kept[key].share if key in kept else typical)) * process.resident
-            for key, process in processes.items()
-        ))  # fmt: skip
+        return int(
+            sum(
+                (1 - (kept[key].share if key in kept else typical)) * process.resident
+                for key, process in processes.items()
+            )
+        )
 
 
 def _spent(

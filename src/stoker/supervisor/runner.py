@@ -119,9 +119,11 @@ class Runner:
 
     def _wait(self) -> None:
         due = (
-            self._children.next_deadline(), self._starts.due_at, self._restarts.due_at,
+            self._children.next_deadline(),
+            self._starts.due_at,
+            self._restarts.due_at,
             self._record_at,
-        )  # fmt: skip
+        )
         times = [at for at in due if at is not None]
         timeout = max(0.0, min(times) - time.monotonic()) if times else -1.0
         if self._daemon is not None:

@@ -78,9 +78,18 @@ class RunnerClient:
         os.set_inheritable(lock, True)
         ours, theirs = socket.socketpair()
         os.set_inheritable(theirs.fileno(), True)
-        argv = [sys.executable, "-P", "-m", "stoker.supervisor.runner", self._folder,
-                str(self._tag_base), str(self._log_limit), str(theirs.fileno()),
-                str(lock), *self._restart]  # fmt: skip
+        argv = [
+            sys.executable,
+            "-P",
+            "-m",
+            "stoker.supervisor.runner",
+            self._folder,
+            str(self._tag_base),
+            str(self._log_limit),
+            str(theirs.fileno()),
+            str(lock),
+            *self._restart,
+        ]
         try:
             pid = os.posix_spawn(sys.executable, argv, os.environ)
             with suppress(OSError):  # the PID is only informative

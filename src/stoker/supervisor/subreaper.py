@@ -35,7 +35,16 @@ def _request_short_slices(libc: ctypes.CDLL) -> None:
         return
     # struct sched_attr: size, policy, flags, nice, priority, runtime (here: the slice), ...
     attributes = struct.pack(
-        "=IIQiIQQQII", 56, os.SCHED_OTHER, _RESET_ON_FORK, os.getpriority(os.PRIO_PROCESS, 0), 0,
-        _SLICE_NANOSECONDS, 0, 0, 0, 0,
-    )  # fmt: skip
+        "=IIQiIQQQII",
+        56,
+        os.SCHED_OTHER,
+        _RESET_ON_FORK,
+        os.getpriority(os.PRIO_PROCESS, 0),
+        0,
+        _SLICE_NANOSECONDS,
+        0,
+        0,
+        0,
+        0,
+    )
     libc.syscall(number, 0, attributes, 0)

@@ -13,8 +13,12 @@ from collections.abc import Mapping
 SHARE = "STOKER_THREADS"
 _FIRST = "OMP_NUM_THREADS"
 _NAMES = (
-    _FIRST, "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS", "NUMEXPR_NUM_THREADS",
-)  # fmt: skip
+    _FIRST,
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "BLIS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+)
 
 
 def thread_variables(own: Mapping[str, str]) -> tuple[str, ...]:

@@ -124,8 +124,9 @@ class DriverMonitor:
         if problems != self._reported_mps:
             for gpu, why in problems.items():
                 if self._reported_mps.get(gpu) != why:
-                    listener.message(f"MPS is not used on GPU {gpu}, which jobs share by time"
-                                     f" slices: {why}")  # fmt: skip
+                    listener.message(
+                        f"MPS is not used on GPU {gpu}, which jobs share by time slices: {why}"
+                    )
             self._reported_mps = problems
 
     def _read_file(self, path: str, gpus: ChangingGpus, listener: EventListener) -> bool:

@@ -31,8 +31,15 @@ class _Meter:
     """Running totals of one attempt."""
 
     __slots__ = (
-        "energy", "full", "is_crowded", "memory", "pids", "samples", "seen_at", "utilization",
-    )  # fmt: skip
+        "energy",
+        "full",
+        "is_crowded",
+        "memory",
+        "pids",
+        "samples",
+        "seen_at",
+        "utilization",
+    )
 
     def __init__(self) -> None:
         self.memory = 0

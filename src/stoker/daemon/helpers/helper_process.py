@@ -82,10 +82,13 @@ class HelperProcess:
             os.set_blocking(self._stdin, False)
             try:
                 self._pid = os.posix_spawn(
-                    sys.executable, command, env, setsid=True,
+                    sys.executable,
+                    command,
+                    env,
+                    setsid=True,
                     setsigdef=[signal.SIGHUP, signal.SIGCHLD],
                     file_actions=[(os.POSIX_SPAWN_DUP2, child_end, 0)],
-                )  # fmt: skip
+                )
             finally:
                 os.close(child_end)
             self._handle = os.pidfd_open(self._pid)

@@ -21,9 +21,11 @@ _QUIT_SECONDS = 5.0
 _POLL_SECONDS = 0.02
 # Limits for jobs, which would limit the server of all jobs.
 _NOT_INHERITED = (
-    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
-    "CUDA_MPS_CLIENT_PRIORITY", "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
-)  # fmt: skip
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT",
+    "CUDA_MPS_CLIENT_PRIORITY",
+    "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
+)
 
 
 class MpsError(Exception):
@@ -135,9 +137,15 @@ class MpsControl:
         with tempfile.TemporaryFile() as output:
             try:
                 code = subprocess.run(
-                    command, input=text.encode(), stdout=output, stderr=subprocess.STDOUT,
-                    env=self._env, timeout=seconds, start_new_session=True, check=False,
-                ).returncode  # fmt: skip
+                    command,
+                    input=text.encode(),
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=self._env,
+                    timeout=seconds,
+                    start_new_session=True,
+                    check=False,
+                ).returncode
             except OSError as error:
                 raise MpsError(f"`{PROGRAM}` cannot be started: {error.strerror}") from None
             except subprocess.TimeoutExpired:

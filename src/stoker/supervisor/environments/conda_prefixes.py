@@ -12,9 +12,16 @@ from collections.abc import Iterator, Mapping
 _PROGRAMS = ("conda", "mamba", "micromamba")
 # Where installers put conda by default, for users who did not put it on their PATH.
 _USUAL_ROOTS = (
-    "~/miniconda3", "~/anaconda3", "~/miniforge3", "~/mambaforge", "~/micromamba",
-    "~/.local/share/mamba", "/opt/conda", "/opt/miniconda3", "/opt/miniforge3",
-)  # fmt: skip
+    "~/miniconda3",
+    "~/anaconda3",
+    "~/miniforge3",
+    "~/mambaforge",
+    "~/micromamba",
+    "~/.local/share/mamba",
+    "/opt/conda",
+    "/opt/miniconda3",
+    "/opt/miniforge3",
+)
 
 
 def is_conda_environment(prefix: str) -> bool:

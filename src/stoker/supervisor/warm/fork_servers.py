@@ -462,10 +462,16 @@ def _key(request: WarmRequest) -> tuple[object, ...]:
     folder = os.path.dirname(command.program) if command.kind == "script" else ""
     env = server_environment(request.env)
     return (
-        command.python, command.flags, command.kind, folder, request.cwd, request.umask,
-        request.cpus, request.modules,
+        command.python,
+        command.flags,
+        command.kind,
+        folder,
+        request.cwd,
+        request.umask,
+        request.cpus,
+        request.modules,
         tuple(sorted(env.items())),
-    )  # fmt: skip
+    )
 
 
 def _execute_server(request: WarmRequest, channel: socket.socket, null: int) -> None:
