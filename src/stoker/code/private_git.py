@@ -80,7 +80,11 @@ def excluded_by_user() -> str | None:
     env = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     done = subprocess.run(
         [git, "config", "--global", "--path", "--get", "core.excludesFile"],
-        env=env, cwd="/", stdin=subprocess.DEVNULL, capture_output=True, timeout=_SECONDS,
-    )  # fmt: skip
+        env=env,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_SECONDS,
+    )
     path = os.fsdecode(done.stdout.removesuffix(b"\n"))
     return path if path and os.path.isfile(path) else None

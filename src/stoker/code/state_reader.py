@@ -24,9 +24,16 @@ _MAX_WORDS = 100  # of a command
 _SHA256_LENGTH = 64
 _SIGKILL = 9  # the module signal imports enum, which would make every submit slower
 _DIFF = (
-    "diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "--no-renames",
-    "--ignore-submodules=dirty", "--src-prefix=a/", "--dst-prefix=b/",
-)  # fmt: skip
+    "diff",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--full-index",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
 
 
 class CodeState(Record):

@@ -26,9 +26,11 @@ MAX_FILES_PER_NAME = 10_000
 MAX_COPIED_FILES = 10_000
 _MAX_STEP = 10**15
 _SUFFIXES = (
-    (b"\x89PNG\r\n\x1a\n", "png"), (b"\xff\xd8\xff", "jpg"), (b"GIF87a", "gif"),
+    (b"\x89PNG\r\n\x1a\n", "png"),
+    (b"\xff\xd8\xff", "jpg"),
+    (b"GIF87a", "gif"),
     (b"GIF89a", "gif"),
-)  # fmt: skip
+)
 
 _counts: dict[str, int] = {}  # files by folder, counted once
 _warned: set[str] = set()
@@ -293,9 +295,13 @@ def _add_to_index(output: str, kind: str, name: str, step: int | None, file: str
     from stoker.functions.current_job import append_line, current
 
     line: Mapping[str, object] = {
-        "at": time.time(), "attempt": current().attempt, "kind": kind, "name": name, "step": step,
+        "at": time.time(),
+        "attempt": current().attempt,
+        "kind": kind,
+        "name": name,
+        "step": step,
         "file": file,
-    }  # fmt: skip
+    }
     append_line(os.path.join(output, "media", "index.jsonl"), json.dumps(line).encode() + b"\n")
 
 

@@ -81,8 +81,9 @@ def listen(addresses: Addresses, ports: Sequence[int], hint: str) -> ServerSocke
         if failure is not None and failure.number not in (errno.EADDRINUSE, errno.EACCES):
             break
     assert failure is not None
-    raise Conflict(f"cannot listen on {failure.address}: {os.strerror(failure.number)}",
-                   failure.hint or hint)  # fmt: skip
+    raise Conflict(
+        f"cannot listen on {failure.address}: {os.strerror(failure.number)}", failure.hint or hint
+    )
 
 
 class _BindFailed(Exception):
@@ -149,12 +150,24 @@ class Server(uvicorn.Server):
     """uvicorn with Stoker's settings. `on_exit` is called before it waits for open connections."""
 
     def __init__(self, app: ASGIApp, on_exit: Callable[[], None] = lambda: None) -> None:
-        super().__init__(uvicorn.Config(
-            app, http=Protocol, ws="none", loop="asyncio", lifespan="off", access_log=False,
-            log_config=None, log_level="error", server_header=False, proxy_headers=False,
-            h11_max_incomplete_event_size=HEADER_BYTES, timeout_keep_alive=30,
-            timeout_graceful_shutdown=3, backlog=_BACKLOG,
-        ))  # fmt: skip
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=Protocol,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                access_log=False,
+                log_config=None,
+                log_level="error",
+                server_header=False,
+                proxy_headers=False,
+                h11_max_incomplete_event_size=HEADER_BYTES,
+                timeout_keep_alive=30,
+                timeout_graceful_shutdown=3,
+                backlog=_BACKLOG,
+            )
+        )
         self._on_exit = on_exit
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -87,8 +87,7 @@ class Middleware:
                 return
             if send_with_headers.is_started:
                 raise
-            broken = Refusal(500, "broken", "internal server error",
-                             "see the log of the server")  # fmt: skip
+            broken = Refusal(500, "broken", "internal server error", "see the log of the server")
             await self._config.refuse(broken)(scope, receive, send_with_headers)
 
     async def _delay(self) -> None:

@@ -65,9 +65,15 @@ def find(here: SocketAddress, there: SocketAddress) -> Found | None:
 
 
 _UNSUPPORTED_ERRORS = (
-    errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EPERM, errno.EACCES, errno.EINVAL,
-    errno.ECONNREFUSED, errno.EOPNOTSUPP, errno.ENOSYS,
-)  # fmt: skip
+    errno.EPROTONOSUPPORT,
+    errno.EAFNOSUPPORT,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EINVAL,
+    errno.ECONNREFUSED,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+)
 
 
 def _read(reply: bytes, requested: bytes) -> Found | None:

@@ -154,9 +154,9 @@ class Collector:
     def _group_ended(self, group: tuple[str, int], notify: str, now: float) -> None:
         column, number = group
         is_sweep = column == "sweep"
-        unfinished = notify_outbox.unfinished_in_sweep if is_sweep else (
-            notify_outbox.unfinished_in_batch
-        )  # fmt: skip
+        unfinished = (
+            notify_outbox.unfinished_in_sweep if is_sweep else (notify_outbox.unfinished_in_batch)
+        )
         if unfinished(self._db, number):
             return
         counts, seconds = notify_outbox.group_counts(self._db, column, number)

@@ -53,6 +53,8 @@ def _start_notifier(folder: str) -> None:
     subprocess.Popen(
         [sys.executable, "-P", "-m", "stoker.notify.notifier", "0"],
         env={**os.environ, "STOKER_STATE_DIR": folder},
-        stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
         start_new_session=True,
-    )  # fmt: skip
+    )

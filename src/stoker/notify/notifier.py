@@ -64,9 +64,11 @@ class _Sending:
             **message.content,
         }
         self.process = subprocess.Popen(
-            send_process.COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            send_process.COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
             start_new_session=True,
-        )  # fmt: skip
+        )
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
             self.process.stdin.write(send_process.request(url, content))
@@ -151,8 +153,11 @@ class Notifier:
     def _next_due(self, next_event: float | None) -> float | None:
         """When an event or a message is due, apart from messages to places that are busy."""
         now = time.time()
-        due = [now if one.is_due(now) else one.due_at for one in notify_outbox.waiting(self._db)
-               if one.place not in self._sendings]  # fmt: skip
+        due = [
+            now if one.is_due(now) else one.due_at
+            for one in notify_outbox.waiting(self._db)
+            if one.place not in self._sendings
+        ]
         return min([*due, *([] if next_event is None else [next_event])], default=None)
 
     def _collect(self) -> float | None:

@@ -40,8 +40,12 @@ T = TypeVar("T")
 _LOGGER = logging.getLogger("concurrent.futures")
 # Arguments of the standard executors that do not apply, because every call has its own process.
 _OF_POOLS = (
-    "initializer", "initargs", "mp_context", "max_tasks_per_child", "thread_name_prefix",
-)  # fmt: skip
+    "initializer",
+    "initargs",
+    "mp_context",
+    "max_tasks_per_child",
+    "thread_name_prefix",
+)
 
 
 class JobFuture(concurrent.futures.Future[T], Generic[T]):

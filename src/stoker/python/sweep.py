@@ -41,9 +41,17 @@ Params: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 # Options of the sweep; all other options are for its jobs.
 _SWEEP_OPTIONS = (
-    "name", "method", "trials", "seed", "metric", "early_stop", "max_parallel", "max_fails",
-    "same_fails", "lenient",
-)  # fmt: skip
+    "name",
+    "method",
+    "trials",
+    "seed",
+    "metric",
+    "early_stop",
+    "max_parallel",
+    "max_fails",
+    "same_fails",
+    "lenient",
+)
 
 
 class Sweep(Annotated):

@@ -77,9 +77,13 @@ class WaitLine:
             from stoker.client.wait_display import WaitDisplay
 
             self._display = WaitDisplay(
-                self._settings, self._database, self._ids, wanted=self._wanted,
-                planned=self._planned, delay=0.0 if self._wanted else _DELAY_SECONDS,
-            )  # fmt: skip
+                self._settings,
+                self._database,
+                self._ids,
+                wanted=self._wanted,
+                planned=self._planned,
+                delay=0.0 if self._wanted else _DELAY_SECONDS,
+            )
             self.is_shown = self._display.is_shown
         self._display.refresh()
 

@@ -44,9 +44,15 @@ _MASTER = (
 )  # fmt: skip
 # Only through the master: without it, ssh must not connect again by itself.
 _SESSION = (
-    "-o", "ControlMaster=no", "-o", "ProxyCommand=false",
-    "-o", "LogLevel=ERROR", "-o", "RemoteCommand=none",
-)  # fmt: skip
+    "-o",
+    "ControlMaster=no",
+    "-o",
+    "ProxyCommand=false",
+    "-o",
+    "LogLevel=ERROR",
+    "-o",
+    "RemoteCommand=none",
+)
 
 
 class Lost(Exception):
@@ -124,10 +130,12 @@ class Connection:
         words = [*self._ssh, *_MASTER, *options, "-S", self._path, "--", self.box.host]
         try:
             code = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL if is_quiet else None,
                 timeout=_BATCH_SECONDS if self._is_batch else None,
-            ).returncode  # fmt: skip
+            ).returncode
         except subprocess.TimeoutExpired:
             code = LOST
         except OSError as error:

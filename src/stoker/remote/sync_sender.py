@@ -53,8 +53,16 @@ def send_files(connection: Connection, folder: str, there: str, paths: list[str]
 def _send_by_rsync(connection: Connection, folder: str, there: str, paths: list[str]) -> None:
     shell = shlex.join(connection.session_words("-T"))
     # The name of the host has no effect in an open connection, and rsync cannot parse every one.
-    words = ["rsync", "-lptsKz", "--from0", "--files-from=-", "-e", shell, f"{folder}/",
-             f"stoker-box:{there}/"]  # fmt: skip
+    words = [
+        "rsync",
+        "-lptsKz",
+        "--from0",
+        "--files-from=-",
+        "-e",
+        shell,
+        f"{folder}/",
+        f"stoker-box:{there}/",
+    ]
     data = b"\0".join(map(os.fsencode, paths))
     done = subprocess.run(words, input=data, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     if done.returncode in (0, _VANISHED):
@@ -119,7 +127,7 @@ def _git_files(folder: str) -> list[str]:
     done = subprocess.run(
         ["git", "-C", folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True,
-    )  # fmt: skip
+    )
     if done.returncode != 0:
         raise UsageError(f"git cannot list `{folder}`: {os.fsdecode(done.stderr).strip()}")
     found: dict[str, None] = {}
@@ -142,9 +150,10 @@ def _all_files(folder: str) -> list[str]:
     found = []
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(
-            name for name in folders
+            name
+            for name in folders
             if name != ".git" and not _ignores_itself(os.path.join(place, name))
-        )  # fmt: skip
+        )
         links = [name for name in folders if os.path.islink(os.path.join(place, name))]
         prefix = os.path.relpath(place, folder)
         for name in sorted([*names, *links]):

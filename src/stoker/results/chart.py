@@ -135,8 +135,9 @@ def ranks(results: Sequence[float | None], goal: str | None) -> list[float | Non
     if goal is None:
         return [None] * len(results)
     sign = table.direction(goal)
-    scores = [None if value is None or not math.isfinite(value) else sign * value
-              for value in results]  # fmt: skip
+    scores = [
+        None if value is None or not math.isfinite(value) else sign * value for value in results
+    ]
     ordered = sorted(score for score in scores if score is not None)
     most = max(1, len(ordered) - 1)
     return [None if score is None else bisect_left(ordered, score) / most for score in scores]

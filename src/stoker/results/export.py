@@ -27,8 +27,11 @@ def export(rows: Rows, form: str, columns: Sequence[str] | None = None) -> bytes
     if form == "parquet":
         return parquet(rows, columns)
     makers: dict[str, Callable[[Rows, Sequence[str] | None], str]] = {
-        "csv": csv, "json": json_text, "jsonl": jsonl, "html": html,
-    }  # fmt: skip
+        "csv": csv,
+        "json": json_text,
+        "jsonl": jsonl,
+        "html": html,
+    }
     if form not in makers:
         raise UsageError(
             f"`{form}` is not an export format", f"use one of {', '.join(makers)}, parquet"

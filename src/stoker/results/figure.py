@@ -109,10 +109,14 @@ def learning_curves(
     has_best = bool(order) and goal is not None and table.number(order[0].result) is not None
     best = order[0] if has_best else None
     named = [
-        Series(_name(trial) + (" (best)" if trial is best else ""), tuple(trial.points), "line",
-               "best" if trial is best else "plain")
+        Series(
+            _name(trial) + (" (best)" if trial is best else ""),
+            tuple(trial.points),
+            "line",
+            "best" if trial is best else "plain",
+        )
         for trial in order[:MAX_NAMED]
-    ]  # fmt: skip
+    ]
     faint = [Series("", tuple(trial.points), "line", "faint") for trial in order[MAX_NAMED:]]
     said = []
     if best is not None:
@@ -125,9 +129,12 @@ def learning_curves(
 
 
 def band_plot(
-    bands: Sequence[Band], metric: str, goal: str | None, axes: CurveAxes,
+    bands: Sequence[Band],
+    metric: str,
+    goal: str | None,
+    axes: CurveAxes,
     notes: Sequence[str] = (),
-) -> Figure:  # fmt: skip
+) -> Figure:
     """Return a figure with the mean of each group, the best last and on top, and its band."""
     series, fills = [], []
     for place, band in enumerate(bands):
@@ -149,9 +156,12 @@ def band_plot(
 
 
 def _curve_figure(
-    metric: str, axes: CurveAxes, series: tuple[Series, ...], fills: tuple[Fill, ...],
+    metric: str,
+    axes: CurveAxes,
+    series: tuple[Series, ...],
+    fills: tuple[Fill, ...],
     notes: Sequence[str],
-) -> Figure:  # fmt: skip
+) -> Figure:
     log_y = axes.log_y
     if log_y is None:
         log_y = _is_wide([y for one in series for _, y in one.points])
@@ -237,9 +247,12 @@ def _parameter_panel(
     points = [(place, result) for place, (_, result, _) in zip(places, measured, strict=True)]
     best = table.best([row for _, _, row in measured], metric, goal)
     series = [
-        Series("", tuple(p for p, (_, _, row) in zip(points, measured, strict=True)
-                         if row is not best), "dots")
-    ]  # fmt: skip
+        Series(
+            "",
+            tuple(p for p, (_, _, row) in zip(points, measured, strict=True) if row is not best),
+            "dots",
+        )
+    ]
     for point, (_, _, row) in zip(points, measured, strict=True):
         if row is best:
             label = f"best ({goal}): trial {short(row.trial)} with {short(float(point[1]))}"

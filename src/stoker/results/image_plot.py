@@ -130,18 +130,31 @@ def _series(axes: Any, series: Series, color: str, panel: Panel) -> None:
     label = _text(series.label) or "_"
     if series.style == "dots":
         if series.role == "best":
-            axes.scatter(xs, ys, s=110, marker="*", color=_BEST, edgecolors="white",
-                         linewidths=0.8, zorder=5, label=label)  # fmt: skip
+            axes.scatter(
+                xs,
+                ys,
+                s=110,
+                marker="*",
+                color=_BEST,
+                edgecolors="white",
+                linewidths=0.8,
+                zorder=5,
+                label=label,
+            )
         else:
-            axes.scatter(xs, ys, s=22, color=_COLORS[0], alpha=0.65, linewidths=0, zorder=3,
-                         label=label)  # fmt: skip
+            axes.scatter(
+                xs, ys, s=22, color=_COLORS[0], alpha=0.65, linewidths=0, zorder=3, label=label
+            )
         return
     width, ink, above = {
-        "best": (2.2, _BEST, 5), "plain": (1.2, color, 4), "faint": (0.8, _FAINT, 2),
-    }[series.role]  # fmt: skip
+        "best": (2.2, _BEST, 5),
+        "plain": (1.2, color, 4),
+        "faint": (0.8, _FAINT, 2),
+    }[series.role]
     marker = "o" if sum(map(math.isfinite, ys)) < 3 else None
-    axes.plot(xs, ys, color=ink, linewidth=width, zorder=above, label=label, marker=marker,
-              markersize=3)  # fmt: skip
+    axes.plot(
+        xs, ys, color=ink, linewidth=width, zorder=above, label=label, marker=marker, markersize=3
+    )
 
 
 def _fill(axes: Any, fill: Fill, color: str, panel: Panel) -> None:

@@ -22,9 +22,20 @@ _NUMBERS = re.compile(r"[-+]?[0-9][0-9.e+-]*$|-$|true$|false$")
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>#|~&!$^])")
 # Columns with a meaning of their own.
 _OWN_NAMES = (
-    "", "trial", "job", "time", "n", "mean", "sd", "min", "max", "missing", "parameter", "score",
+    "",
+    "trial",
+    "job",
+    "time",
+    "n",
+    "mean",
+    "sd",
+    "min",
+    "max",
+    "missing",
+    "parameter",
+    "score",
     "trials",
-)  # fmt: skip
+)
 _AT_START = re.compile(r"^(\s*)([-+=]|[0-9]+[.)])", re.M)
 
 

@@ -24,9 +24,15 @@ FIXED = ("trial", "job", "state", "seconds")
 ENDS = ("result", "cause", "exit")  # shown only where they are chosen
 # Other names for these columns, for hints. `stoker results` shows `seconds` as TIME.
 _OTHER_NAMES = {
-    "time": "seconds", "duration": "seconds", "runtime": "seconds", "elapsed": "seconds",
-    "status": "state", "id": "job", "number": "trial", "job_id": "job",
-}  # fmt: skip
+    "time": "seconds",
+    "duration": "seconds",
+    "runtime": "seconds",
+    "elapsed": "seconds",
+    "status": "state",
+    "id": "job",
+    "number": "trial",
+    "job_id": "job",
+}
 
 
 class Row(Record):

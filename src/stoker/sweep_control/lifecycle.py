@@ -337,9 +337,14 @@ def extend(
         extended(given)  # raises before the daemon or a search is needed
     named = given._replace(name=name)
     return start(
-        queue, named, base, row.same_fails or 0,
-        on_progress=on_progress, change=extended, token=token,
-    )  # fmt: skip
+        queue,
+        named,
+        base,
+        row.same_fails or 0,
+        on_progress=on_progress,
+        change=extended,
+        token=token,
+    )
 
 
 def add_values(
@@ -361,9 +366,14 @@ def add_values(
     change(given)
     named = given._replace(name=name)
     return start(
-        queue, named, base, row.same_fails or 0, on_progress=on_progress, change=change,
+        queue,
+        named,
+        base,
+        row.same_fails or 0,
+        on_progress=on_progress,
+        change=change,
         only_new=True,
-    )  # fmt: skip
+    )
 
 
 def preview_added(

@@ -269,11 +269,15 @@ def _steps(
         row = _job(queue, top.job)
         if row is not None:
             steps += [
-                Step("Run the best trial again, with the code that it ran with",
-                     f"stoker rerun --same-code {row.id}"),
-                Step("The command of the best trial",
-                     f"cd {quote(row.cwd)} && {display(row.argv, row.shell)}"),
-            ]  # fmt: skip
+                Step(
+                    "Run the best trial again, with the code that it ran with",
+                    f"stoker rerun --same-code {row.id}",
+                ),
+                Step(
+                    "The command of the best trial",
+                    f"cd {quote(row.cwd)} && {display(row.argv, row.shell)}",
+                ),
+            ]
             code = code_states.of_job(queue.db, row.id)
             if code is not None and code.is_dirty:
                 text = "How its code differed from the commit"

@@ -41,11 +41,22 @@ GOALS = {
     "largest": "max", "highest": "max", "greater": "max", "most": "max", "up": "max",
 }  # fmt: skip
 STOP_KINDS = {
-    "sha": "asha", "halving": "asha", "successive_halving": "asha", "successive-halving": "asha",
-    "successivehalving": "asha", "async_hyperband": "asha", "bohb": "hyperband",
-    "median_stopping": "median", "median-stopping": "median", "medianpruner": "median",
-    "quantile": "percentile", "top": "percentile", "off": "none", "no": "none", "never": "none",
-}  # fmt: skip
+    "sha": "asha",
+    "halving": "asha",
+    "successive_halving": "asha",
+    "successive-halving": "asha",
+    "successivehalving": "asha",
+    "async_hyperband": "asha",
+    "bohb": "hyperband",
+    "median_stopping": "median",
+    "median-stopping": "median",
+    "medianpruner": "median",
+    "quantile": "percentile",
+    "top": "percentile",
+    "off": "none",
+    "no": "none",
+    "never": "none",
+}
 STOP_OPTIONS = {
     "type": "kind", "name": "kind", "warmup": "after_step", "warmup_steps": "after_step",
     "n_warmup_steps": "after_step", "grace_period": "after_step", "patience": "after_step",
@@ -70,9 +81,14 @@ FILE_KEYS = {
     "direction": "metric", "goal": "metric",
 }  # fmt: skip
 METRIC_KEYS = {
-    "mode": "goal", "direction": "goal", "type": "goal", "metric": "name", "key": "name",
-    "threshold": "target", "value": "target",
-}  # fmt: skip
+    "mode": "goal",
+    "direction": "goal",
+    "type": "goal",
+    "metric": "name",
+    "key": "name",
+    "threshold": "target",
+    "value": "target",
+}
 RESOURCES = {
     "gpu": "gpus", "num_gpus": "gpus", "n_gpus": "gpus", "ngpus": "gpus", "gres": "gpus",
     "cpu": "cpus", "cores": "cpus", "num_cpus": "cpus", "ncpus": "cpus", "memory": "mem",
@@ -92,27 +108,61 @@ PARAMETER_KEYS = {
 }  # fmt: skip
 # The other way round: W&B files are read with W&B's names.
 WANDB_METHODS = {
-    "tpe": "bayes", "bayesian": "bayes", "gp": "bayes", "cmaes": "bayes", "optuna": "bayes",
-    "hyperopt": "bayes", "shuffled": "random", "lhs": "random",
-}  # fmt: skip
+    "tpe": "bayes",
+    "bayesian": "bayes",
+    "gp": "bayes",
+    "cmaes": "bayes",
+    "optuna": "bayes",
+    "hyperopt": "bayes",
+    "shuffled": "random",
+    "lhs": "random",
+}
 WANDB_DISTRIBUTIONS = {
-    "interval": "uniform", "float": "uniform", "real": "uniform", "int": "int_uniform",
-    "integer": "int_uniform", "randint": "int_uniform", "log": "log_uniform_values",
-    "loguniform": "log_uniform_values", "gaussian": "normal", "choice": "categorical",
-    "choices": "categorical", "values": "categorical", "value": "constant", "fixed": "constant",
+    "interval": "uniform",
+    "float": "uniform",
+    "real": "uniform",
+    "int": "int_uniform",
+    "integer": "int_uniform",
+    "randint": "int_uniform",
+    "log": "log_uniform_values",
+    "loguniform": "log_uniform_values",
+    "gaussian": "normal",
+    "choice": "categorical",
+    "choices": "categorical",
+    "values": "categorical",
+    "value": "constant",
+    "fixed": "constant",
     "lognormal": "log_normal",
-}  # fmt: skip
+}
 WANDB_KEYS = {
-    "params": "parameters", "trials": "run_cap", "n_trials": "run_cap", "count": "run_cap",
-    "cmd": "command", "script": "program", "objective": "metric", "stop": "early_terminate",
-    "early_stop": "early_terminate", "pruner": "early_terminate", "search": "method",
+    "params": "parameters",
+    "trials": "run_cap",
+    "n_trials": "run_cap",
+    "count": "run_cap",
+    "cmd": "command",
+    "script": "program",
+    "objective": "metric",
+    "stop": "early_terminate",
+    "early_stop": "early_terminate",
+    "pruner": "early_terminate",
+    "search": "method",
     "algorithm": "method",
-}  # fmt: skip
+}
 WANDB_PARAMETER_KEYS = {
-    "choices": "values", "options": "values", "low": "min", "lower": "min", "high": "max",
-    "upper": "max", "domain": "distribution", "type": "distribution", "step": "q", "mean": "mu",
-    "std": "sigma", "weights": "probabilities", "params": "parameters",
-}  # fmt: skip
+    "choices": "values",
+    "options": "values",
+    "low": "min",
+    "lower": "min",
+    "high": "max",
+    "upper": "max",
+    "domain": "distribution",
+    "type": "distribution",
+    "step": "q",
+    "mean": "mu",
+    "std": "sigma",
+    "weights": "probabilities",
+    "params": "parameters",
+}
 PLACEHOLDERS = {
     "args": "params", "all": "params", "parameters": "params", "config": "params",
     "trial": "id", "index": "id", "number": "id", "job": "id", "run": "id", "outdir": "dir",

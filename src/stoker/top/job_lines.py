@@ -145,10 +145,17 @@ def fact_lines(
     """Everything important about one job; the reason for waiting in full."""
     state = str(job["state"])
     dot = f" {glyphs.dot} "
-    lines: list[Line] = [(
-        (f"job {job['id']}", "bold"), ("  ", ""), (title(job), "bold"), ("  ", ""),
-        (state, STATE_STYLES.get(state, "")), ("  ", ""), (time_words(job, now), ""),
-    )]  # fmt: skip
+    lines: list[Line] = [
+        (
+            (f"job {job['id']}", "bold"),
+            ("  ", ""),
+            (title(job), "bold"),
+            ("  ", ""),
+            (state, STATE_STYLES.get(state, "")),
+            ("  ", ""),
+            (time_words(job, now), ""),
+        )
+    ]
 
     def add(name: str, text: str, style: str = "", most: int = 1) -> None:
         rows = wrap(clean(text), max(20, columns - 10))

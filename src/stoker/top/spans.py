@@ -20,8 +20,12 @@ Line = tuple[Span, ...]
 # Colors are those of the terminal: 16 of them exist everywhere, on light and dark backgrounds.
 _NAMES = ("black", "red", "green", "yellow", "blue", "magenta", "cyan", "white")
 _ATTRIBUTES = {
-    "bold": "bold", "faint": "dim", "slant": "italic", "under": "underline", "inverse": "reverse",
-}  # fmt: skip
+    "bold": "bold",
+    "faint": "dim",
+    "slant": "italic",
+    "under": "underline",
+    "inverse": "reverse",
+}
 STATE_STYLES = {
     "running": "green", "starting": "green", "stopping": "yellow", "submitted": "cyan",
     "queued": "cyan", "held": "magenta", "done": "dim", "failed": "red", "lost": "red",

@@ -104,9 +104,14 @@ def edit(queue: Queue, job: int, form: JobPatch) -> dict[str, object]:
 
 # How the fields of the request of a job are checked; 0 and empty values remove them.
 _REQUEST_KINDS = {
-    "gpus": kinds.GPU_COUNT, "cpus": kinds.CORE_COUNT, "gpu_mem": kinds.MEMORY, "mem": kinds.MEMORY,
-    "gpu_ids": kinds.GPU_NAMES, "gpu_model": kinds.NAME, "share": kinds.SHARE,
-}  # fmt: skip
+    "gpus": kinds.GPU_COUNT,
+    "cpus": kinds.CORE_COUNT,
+    "gpu_mem": kinds.MEMORY,
+    "mem": kinds.MEMORY,
+    "gpu_ids": kinds.GPU_NAMES,
+    "gpu_model": kinds.NAME,
+    "share": kinds.SHARE,
+}
 
 
 def _request_options(form: JobPatch) -> dict[str, object]:

@@ -63,9 +63,13 @@ _CONFIG = MiddlewareConfig(
 
 def make_app(web: WebContext) -> ASGIApp:
     app = FastAPI(
-        title="Stoker", version=__version__, docs_url=None, redoc_url=None,
-        openapi_url="/openapi.json", redirect_slashes=False,
-    )  # fmt: skip
+        title="Stoker",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+    )
     app.state.web = web
     for router in ROUTERS:
         app.include_router(router)

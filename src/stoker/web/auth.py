@@ -88,8 +88,12 @@ class Guard:
 
     def _refuse_host_or_user(self, request: GuardRequest) -> Refusal | None:
         if request.headers.get("host", "").lower() not in self._hosts:
-            return Refusal(403, "wrong_host", "the Host header does not name this server",
-                           "use the same port at both ends of a tunnel")  # fmt: skip
+            return Refusal(
+                403,
+                "wrong_host",
+                "the Host header does not name this server",
+                "use the same port at both ends of a tunnel",
+            )
         # An unknown user (None) counts as another user.
         if self._own_uids is not None and request.uid not in self._own_uids:
             return Refusal(403, "other_user", "this server only answers the user who started it")
@@ -107,8 +111,12 @@ class Guard:
             return self.wrong_token(request.source)
         if self.sessions_of(request):
             return "cookie"
-        return Refusal(401, "no_token", "this server requires a token",
-                       "`stoker web status` prints a link with it")  # fmt: skip
+        return Refusal(
+            401,
+            "no_token",
+            "this server requires a token",
+            "`stoker web status` prints a link with it",
+        )
 
     def sessions_of(self, request: GuardRequest) -> list[str]:
         """The valid session cookies. There can be others: a server on another port of this host can
@@ -149,8 +157,9 @@ class Guard:
         if self.failures.is_blocked(source):
             return TOO_MANY
         self.failures.add(source)
-        return Refusal(401, "wrong_token", "wrong token",
-                       "`stoker web status` prints a link with it")  # fmt: skip
+        return Refusal(
+            401, "wrong_token", "wrong token", "`stoker web status` prints a link with it"
+        )
 
     # -- changes -------------------------------------------------------------------------------
 

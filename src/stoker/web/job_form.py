@@ -78,8 +78,9 @@ def _based_on(base: JobSpec, given: Mapping[str, Any], old: CloneSource) -> JobS
         grace=base.grace if "grace" in given else old.grace,
         keep_children=base.keep_children if "keep_children" in given else old.keep_children,
         no_bind=base.no_bind if "no_bind" in given else old.no_bind,
-        warn=base.warn if uses_own_signal else old.warn, variables=old.variables,
-    )  # fmt: skip
+        warn=base.warn if uses_own_signal else old.warn,
+        variables=old.variables,
+    )
 
 
 def _as_text(value: object) -> str:

@@ -62,9 +62,14 @@ class JobTableView:
         self._groups: ThrottledCache[list[dict[str, object]]] = ThrottledCache()
 
     def page(
-        self, queue: Queue, query: JobsQuery, columns: list[str], before: int | None, offset: int,
+        self,
+        queue: Queue,
+        query: JobsQuery,
+        columns: list[str],
+        before: int | None,
+        offset: int,
         limit: int,
-    ) -> dict[str, object]:  # fmt: skip
+    ) -> dict[str, object]:
         """Jobs with the values of columns, and where the next page begins."""
         db, selection = queue.db, query.selection(queue)
         names = [name for name in columns if is_column(name)]  # a browser remembers columns

@@ -43,10 +43,18 @@ def _is_ready(row: JobRow) -> bool:
 
 
 def jobs_page(
-    queue: Queue, *, state: str | None, tag: str | None, name: str | None, sweep: str | None,
-    text: str | None, on: str | None, before: int | None, limit: int,
+    queue: Queue,
+    *,
+    state: str | None,
+    tag: str | None,
+    name: str | None,
+    sweep: str | None,
+    text: str | None,
+    on: str | None,
+    before: int | None,
+    limit: int,
     starred: bool = False,
-) -> dict[str, object]:  # fmt: skip
+) -> dict[str, object]:
     """One page of jobs, newest first, and the id that continues it (None at the end)."""
     filters = Filters(
         states=parse_states(state),

@@ -55,9 +55,13 @@ def json_response(request: Request, content: Mapping[str, object], status: int =
 
 
 def refusal_response(
-    status: int, code: str, message: str, hint: str | None = None, field: str | None = None,
+    status: int,
+    code: str,
+    message: str,
+    hint: str | None = None,
+    field: str | None = None,
     at: tuple[int, int] | None = None,
-) -> Response:  # fmt: skip
+) -> Response:
     error: dict[str, object] = {"code": code, "message": message, "hint": hint}
     if field is not None:
         error["field"] = field

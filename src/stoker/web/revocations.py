@@ -46,8 +46,9 @@ class Revocations:
                 os.close(descriptor)
         except OSError as error:
             del self._expiries[digest]
-            raise TryLater(f"cannot write `{self._path}`: {error.strerror}",
-                           "the cookie is still valid") from None  # fmt: skip
+            raise TryLater(
+                f"cannot write `{self._path}`: {error.strerror}", "the cookie is still valid"
+            ) from None
 
     def _rewrite(self, path: str) -> None:
         temporary = f"{path}.new"

@@ -135,9 +135,11 @@ async def file_preview(request: Request, id: JobId, file: FileKey) -> Response:
     "/content", response_class=Response, responses=_content("an image or a sound, to be shown")
 )
 async def file_content(
-    request: Request, id: JobId, file: FileKey,
+    request: Request,
+    id: JobId,
+    file: FileKey,
     range: Annotated[str | None, Header(max_length=200)] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """An image or a sound with its own content type; other files can only be downloaded."""
 
     def check(queue: Queue) -> tuple[int, str, str]:
@@ -159,9 +161,11 @@ async def file_content(
 
 @router.get("/download", response_class=Response, responses=_content("the file"))
 async def file_download(
-    request: Request, id: JobId, file: FileKey,
+    request: Request,
+    id: JobId,
+    file: FileKey,
     range: Annotated[str | None, Header(max_length=200)] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """A file as a download; `Range` continues one that was interrupted."""
 
     def open_file(queue: Queue) -> tuple[int, str]:

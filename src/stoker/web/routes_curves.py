@@ -34,15 +34,17 @@ Runs = Annotated[
 
 @router.get("/curves", response_model=curve_models.ChartsAnswer)
 async def curves(
-    request: Request, runs: Runs,
-    metric: Annotated[list[Word], Query(max_length=MAX_METRICS, description="NAME or NAME:GOAL")]
-    = [],  # noqa: B006
+    request: Request,
+    runs: Runs,
+    metric: Annotated[
+        list[Word], Query(max_length=MAX_METRICS, description="NAME or NAME:GOAL")
+    ] = [],  # noqa: B006
     x: Literal["step", "time"] = "step",
     smooth: Annotated[float, Query(ge=0, le=0.999)] = 0.0,
     group: Annotated[str | None, Query(max_length=1000, description="columns, by comma")] = None,
     points: Annotated[int, Query(ge=4, le=MAX_POINTS)] = 300,
     lines: Annotated[int, Query(ge=0, le=MAX_LINES)] = 50,
-) -> Response:  # fmt: skip
+) -> Response:
     """The curves of runs, one chart for each metric. Without `metric`: that of the sweeps, or the
     first that were reported. With `group`, also the mean of each group and its band, over all
     selected runs. `smooth` is the weight of a debiased exponential moving average."""

@@ -64,9 +64,10 @@ def _content(kind: str, text: str) -> dict[int | str, dict[str, object]]:
     "/events", response_class=Response, responses=_content("text/event-stream", "an endless stream")
 )
 async def events(
-    request: Request, after: Number = None,
+    request: Request,
+    after: Number = None,
     last_event_id: Annotated[str | None, Header(max_length=40)] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """Server-sent events: `change`, and `reset` when the client must fetch the overview again."""
     known = after
     if last_event_id:
@@ -77,11 +78,17 @@ async def events(
 
 @router.get("/jobs", response_model=models.JobsAnswer)
 async def jobs(
-    request: Request, state: Short = None, tag: Short = None, name: Short = None,
-    sweep: Short = None, on: Short = None, q: Short = None, starred: bool = False,
+    request: Request,
+    state: Short = None,
+    tag: Short = None,
+    name: Short = None,
+    sweep: Short = None,
+    on: Short = None,
+    q: Short = None,
+    starred: bool = False,
     before: Number = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> Response:  # fmt: skip
+) -> Response:
     """Jobs, newest first. A page can be short and still have a next one: the number of jobs that
     a filter examines per request is limited."""
     found = await web_of(request).threads.read(
@@ -117,19 +124,27 @@ async def diff(request: Request, id: JobId) -> Response:
 
     def read(queue: Queue) -> dict[str, object]:
         text, problem = diff_of_job(queue.db, job_queries.job(queue.db, id).id)
-        return {"diff": text.decode("utf-8", "replace") if problem is None else None,
-                "problem": problem}  # fmt: skip
+        return {
+            "diff": text.decode("utf-8", "replace") if problem is None else None,
+            "problem": problem,
+        }
 
     return json_response(request, await web_of(request).threads.read(read))
 
 
 @router.get("/jobs/{id}/log", response_model=models.LogAnswer)
 async def log(
-    request: Request, id: JobId, attempt: Number = None, stream: StreamName = "stdout",
+    request: Request,
+    id: JobId,
+    attempt: Number = None,
+    stream: StreamName = "stdout",
     tail: Annotated[int, Query(ge=0, le=log_view.MAX_RANGE_BYTES)] = 65536,
-    from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None, to: Number = None,
-    start: Number = None, match: Number = None, raw: bool = False,
-) -> Response:  # fmt: skip
+    from_: Annotated[int | None, Query(alias="from", ge=0, le=2**62)] = None,
+    to: Number = None,
+    start: Number = None,
+    match: Number = None,
+    raw: bool = False,
+) -> Response:
     """The lines of a log as a terminal shows them, with colors; `raw` shows them as written.
 
     - Without `from`: the last `tail` bytes of the log, or before the byte `to`.
@@ -176,10 +191,14 @@ async def _blocks_of(blocks: Iterator[bytes], request: Request) -> AsyncIterator
 
 @router.get("/jobs/{id}/find", response_model=models.FoundAnswer)
 async def find_in_log(
-    request: Request, id: JobId, q: Annotated[str | None, Query(max_length=200)] = None,
-    error: bool = False, attempt: Number = None, stream: StreamName = "stdout",
+    request: Request,
+    id: JobId,
+    q: Annotated[str | None, Query(max_length=200)] = None,
+    error: bool = False,
+    attempt: Number = None,
+    stream: StreamName = "stdout",
     from_: Annotated[int, Query(alias="from", ge=0, le=2**62)] = 0,
-) -> Response:  # fmt: skip
+) -> Response:
     """The next occurrence of a text in the log; with error=1 or without a text, the next line that
     reports an error."""
     text = None if error or not q else q
@@ -191,9 +210,11 @@ async def find_in_log(
 
 @router.get("/jobs/{id}/curve", response_model=models.PointsAnswer)
 async def curve(
-    request: Request, id: JobId, metric: Annotated[str, Query(max_length=1000)],
+    request: Request,
+    id: JobId,
+    metric: Annotated[str, Query(max_length=1000)],
     points: Points = 500,
-) -> Response:  # fmt: skip
+) -> Response:
     """The curve of one metric as a list of [step, value]."""
     web = web_of(request)
 
@@ -233,9 +254,11 @@ async def gpu_history(
 
 @router.get("/gpus/{uuid:path}/trace", response_model=models.TraceAnswer)
 async def gpu_trace(
-    request: Request, uuid: Annotated[str, Path(max_length=200)],
-    hours: Annotated[float, Query(gt=0, le=24 * 366)] = 6.0, points: Points = 300,
-) -> Response:  # fmt: skip
+    request: Request,
+    uuid: Annotated[str, Path(max_length=200)],
+    hours: Annotated[float, Query(gt=0, le=24 * 366)] = 6.0,
+    points: Points = 300,
+) -> Response:
     """Utilization, memory, power and temperature of a GPU over time."""
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
@@ -277,11 +300,14 @@ async def sweep_form(request: Request, name: SweepName) -> Response:
 
 @router.get("/sweeps/{name}/results", response_model=models.ResultsAnswer)
 async def results(
-    request: Request, name: SweepName, sort: Short = None, where: Short = None,
+    request: Request,
+    name: SweepName,
+    sort: Short = None,
+    where: Short = None,
     limit: Annotated[int, Query(ge=1, le=5000)] = 500,
     offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
     column: Annotated[list[str] | None, Query(max_length=200)] = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """One row per trial, as in `stoker results`. `column`: further columns, e.g. `result`."""
     web = web_of(request)
     found = await web.threads.read(
@@ -300,9 +326,12 @@ async def importance(request: Request, name: SweepName, metric: Short = None) ->
 
 @router.get("/sweeps/{name}/curves", response_model=models.CurvesAnswer)
 async def curves(
-    request: Request, name: SweepName, metric: Short = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50, points: Points = 200,
-) -> Response:  # fmt: skip
+    request: Request,
+    name: SweepName,
+    metric: Short = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    points: Points = 200,
+) -> Response:
     """Learning curves of the best trials."""
     web = web_of(request)
     found = await web.threads.read(

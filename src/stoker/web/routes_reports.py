@@ -27,10 +27,13 @@ _HARMLESS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'non
 
 @router.get("/sweeps/{name}/report", response_class=Response, responses={**ERRORS, **_FILES})
 async def report(
-    request: Request, name: SweepName, format: Literal["md", "html"] = "html",
-    metric: Short = None, group: Short = None,
+    request: Request,
+    name: SweepName,
+    format: Literal["md", "html"] = "html",
+    metric: Short = None,
+    group: Short = None,
     smooth: Annotated[float, Query(ge=0, le=0.999)] = 0.0,
-) -> Response:  # fmt: skip
+) -> Response:
     """A report of a sweep: its note, failures, best trials, groups over seeds, curves, parameter
     importance, provenance, and the commands to repeat it."""
     web = web_of(request)

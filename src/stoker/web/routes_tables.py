@@ -28,20 +28,30 @@ Place = Annotated[int, Query(ge=0, le=2000)]
 Offset = Annotated[int, Query(ge=0, le=10**9)]
 Form = Annotated[Literal["csv", "json", "jsonl", "parquet"], Query(alias="format")]
 _TYPES = {
-    "csv": "text/csv; charset=utf-8", "json": "application/json", "jsonl": "application/jsonl",
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "jsonl": "application/jsonl",
     "parquet": "application/vnd.apache.parquet",
-}  # fmt: skip
+}
 _FILE: dict[int | str, dict[str, object]] = {
-    200: {"content": {kind.partition(";")[0]: {} for kind in _TYPES.values()},
-          "description": "a file"}
-}  # fmt: skip
+    200: {
+        "content": {kind.partition(";")[0]: {} for kind in _TYPES.values()},
+        "description": "a file",
+    }
+}
 
 
 def _query(
-    state: Short = None, tag: Short = None, name: Short = None, sweep: Short = None,
-    on: Short = None, q: Short = None, where: Short = None, sort: Short = None,
+    state: Short = None,
+    tag: Short = None,
+    name: Short = None,
+    sweep: Short = None,
+    on: Short = None,
+    q: Short = None,
+    where: Short = None,
+    sort: Short = None,
     starred: bool = False,
-) -> JobsQuery:  # fmt: skip
+) -> JobsQuery:
     return JobsQuery(state, tag, name, sweep, on, q, where, sort, starred)
 
 
@@ -50,9 +60,13 @@ JobsAsked = Annotated[JobsQuery, Depends(_query)]
 
 @router.get("/history", response_model=table_models.HistoryAnswer)
 async def history(
-    request: Request, asked: JobsAsked, column: ColumnNames = None, before: Number = None,
-    offset: Offset = 0, limit: Annotated[int, Query(ge=1, le=1000)] = 200,
-) -> Response:  # fmt: skip
+    request: Request,
+    asked: JobsAsked,
+    column: ColumnNames = None,
+    before: Number = None,
+    offset: Offset = 0,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 200,
+) -> Response:
     """Jobs that match a filter, sorted by any column; without an order, the newest first."""
     web = web_of(request)
     found = await web.threads.read(
@@ -127,9 +141,13 @@ async def sweep_complete(request: Request, name: SweepName, text: Typed, at: Pla
 
 @router.get("/sweeps/{name}/export", response_class=Response, responses=_FILE)
 async def sweep_export(
-    request: Request, name: SweepName, form: Form, where: Short = None, sort: Short = None,
+    request: Request,
+    name: SweepName,
+    form: Form,
+    where: Short = None,
+    sort: Short = None,
     column: ColumnNames = None,
-) -> Response:  # fmt: skip
+) -> Response:
     """The matching trials as a file, in the order of the table, with these columns."""
     web = web_of(request)
     data = await web.threads.read(

@@ -44,10 +44,12 @@ async def timeline(request: Request, from_: From = None, to: To = None) -> Respo
 
 @router.get("/timeline/heat", response_model=timeline_models.HeatAnswer)
 async def heat(
-    request: Request, from_: From = None, to: To = None,
+    request: Request,
+    from_: From = None,
+    to: To = None,
     measure: Literal["use", "memory", "power"] = "use",
     columns: Annotated[int, Query(ge=1, le=400)] = 96,
-) -> Response:  # fmt: skip
+) -> Response:
     """Mean utilization, memory or power of every GPU in equal parts of a time."""
     since, until = _range(from_, to, ahead=0.0)
     web = web_of(request)

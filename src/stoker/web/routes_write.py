@@ -130,9 +130,7 @@ async def act_on_jobs(request: Request, form: models.JobsAct, token: SubmitToken
 async def edit_job(request: Request, id: JobId, form: models.JobPatch) -> Response:
     """Change a job that has not started."""
     web = web_of(request)
-    return await done(
-        request, await web.threads.write(lambda queue: actions.edit(queue, id, form))
-    )  # fmt: skip
+    return await done(request, await web.threads.write(lambda queue: actions.edit(queue, id, form)))
 
 
 @router.post("/sweeps/{name}/act", response_model=models.Changed)

@@ -88,10 +88,12 @@ def _run(
         # Not `localhost`: at [::1] of that machine, another user could serve a page.
         hosts |= host_values(["127.0.0.1"], shown_port)
     guard = Guard(
-        hosts, Keys(load_token(token_file), revoked), cookie=f"stoker_{shown_port}",
+        hosts,
+        Keys(load_token(token_file), revoked),
+        cookie=f"stoker_{shown_port}",
         read_only=options.read_only,
         own_uids=own_uids() if listening.addresses.is_loopback else None,
-    )  # fmt: skip
+    )
     web = WebContext(settings, guard)
     address = ServerAddress(
         os.getpid(), listening.addresses.shown, port, options.read_only, token_file

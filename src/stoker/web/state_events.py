@@ -61,10 +61,14 @@ def difference(old: LiveState, new: LiveState) -> dict[str, object] | None:
         else:
             new.runs[id] = old.runs[id]
     is_same = (
-        old.gpus, old.gpu_error, old.counts, old.daemon, old.queue, old.backends, old.host
-    ) == (
-        new.gpus, new.gpu_error, new.counts, new.daemon, new.queue, new.backends, new.host
-    )  # fmt: skip
+        old.gpus,
+        old.gpu_error,
+        old.counts,
+        old.daemon,
+        old.queue,
+        old.backends,
+        old.host,
+    ) == (new.gpus, new.gpu_error, new.counts, new.daemon, new.queue, new.backends, new.host)
     if is_same and not (
         changed or removed or sweeps or removed_sweeps or changed_waits or changed_runs
     ):

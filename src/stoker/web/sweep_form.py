@@ -54,11 +54,18 @@ def read_form(queue: Queue, form: NewSweep) -> tuple[SweepSpec, JobSpec]:
         return _clone(form, old[1], command, base.context.cwd), base
     stop = form.early_stop
     spec = make_spec(
-        command, _space(form, options["cwd"]), method=form.method or None,
-        trials=form.trials or None, seed=form.seed, name=form.name or None,
-        metric=_metric(form), early_stop={"kind": stop} if isinstance(stop, str) else stop,
-        max_parallel=form.max_parallel or None, max_fails=form.max_fails, lenient=form.lenient,
-    )  # fmt: skip
+        command,
+        _space(form, options["cwd"]),
+        method=form.method or None,
+        trials=form.trials or None,
+        seed=form.seed,
+        name=form.name or None,
+        metric=_metric(form),
+        early_stop={"kind": stop} if isinstance(stop, str) else stop,
+        max_parallel=form.max_parallel or None,
+        max_fails=form.max_fails,
+        lenient=form.lenient,
+    )
     return spec, base
 
 
@@ -68,9 +75,10 @@ def _clone(form: NewSweep, old: SweepSpec, command: Template, folder: str) -> Sw
         raise UsageError("a clone needs a name", 'give "name"', "name")
     if form.name == old.name:
         raise UsageError(
-            f"a clone of `{old.name}` needs another name", "with this one, it is the same sweep",
+            f"a clone of `{old.name}` needs another name",
+            "with this one, it is the same sweep",
             "name",
-        )  # fmt: skip
+        )
     is_set = form.model_fields_set
     changes: dict[str, object] = {
         key: getattr(form, key) or None
@@ -87,9 +95,11 @@ def _clone(form: NewSweep, old: SweepSpec, command: Template, folder: str) -> Sw
     before = old.metric
     is_same = metric and before and (metric.name, metric.goal) == (before.name, before.goal)
     changes |= {
-        "name": form.name, "template": command, "metric": before if is_same else metric,
+        "name": form.name,
+        "template": command,
+        "metric": before if is_same else metric,
         "trials": form.trials or None,
-    }  # fmt: skip
+    }
     space = _edited(form, old.space, folder)
     if space != old.space:
         changes["space"] = space
@@ -155,13 +165,17 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
     known = sweeps.by_name(queue.db, name) if name else None
     known = known or (None if name else sweeps.by_key(queue.db, key_of(spec, base.context)))
     summary: dict[str, object] = {
-        "commands": [], "total": spec.trials, "method": spec.method, "gpus": base.request.gpus,
-        "needs": request_words(base.request), **job_form.backend_fields(base),
+        "commands": [],
+        "total": spec.trials,
+        "method": spec.method,
+        "gpus": base.request.gpus,
+        "needs": request_words(base.request),
+        **job_form.backend_fields(base),
         "environment": job_form.environment_words(base),
         "cwd": base.context.cwd,
         "metric": None if spec.metric is None else spec.metric.words,
         "known": known.name if known is not None else None,
-    }  # fmt: skip
+    }
     if spec.method in ADAPTIVE:  # trials depend on earlier results
         return summary
     seeded = spec if spec.seed is not None else spec._replace(seed=_PREVIEW_SEED)
@@ -186,9 +200,12 @@ def start(queue: Queue, form: NewSweep, token: str | None = None) -> dict[str, o
         same_fails = sweeps.get(queue.db, form.based_on).same_fails or 0
     started = lifecycle.start(queue, spec, base, same_fails, token=token)
     return {
-        "sweep": started.name, "new": started.is_new, "added": started.added,
-        "jobs": list(started.jobs), "trials": started.counts,
-    }  # fmt: skip
+        "sweep": started.name,
+        "new": started.is_new,
+        "added": started.added,
+        "jobs": list(started.jobs),
+        "trials": started.counts,
+    }
 
 
 def _check_search() -> None:
@@ -196,5 +213,7 @@ def _check_search() -> None:
     import importlib.util
 
     if importlib.util.find_spec("optuna") is None:
-        raise Unavailable("adaptive search and early stopping need Optuna, which is not installed",
-                          "pip install 'stoker[search]'")  # fmt: skip
+        raise Unavailable(
+            "adaptive search and early stopping need Optuna, which is not installed",
+            "pip install 'stoker[search]'",
+        )

@@ -36,12 +36,20 @@ def main(parent: int) -> None:
     )
     board.configure(
         argv=(
-            "tensorboard", "--logdir", given["folder"], "--host", "127.0.0.1", "--port", "0",
-            "--path_prefix", f"/{given['secret']}",
+            "tensorboard",
+            "--logdir",
+            given["folder"],
+            "--host",
+            "127.0.0.1",
+            "--port",
+            "0",
+            "--path_prefix",
+            f"/{given['secret']}",
             # The fast loader listens on a port of its own, which would not be protected.
-            "--load_fast", "false",
+            "--load_fast",
+            "false",
         )
-    )  # fmt: skip
+    )
     port = int(board.launch().split(":")[2].partition("/")[0])
     print(json.dumps({"port": port}), file=answer, flush=True)
     _last_request[0] = time.monotonic()

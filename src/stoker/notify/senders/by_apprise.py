@@ -43,9 +43,11 @@ def send(url: str, message: dict[str, Any]) -> None:
         is_bad = any(event.get("state") in ("failed", "lost") for event in message["events"])
         kind = apprise.NotifyType.FAILURE if is_bad else apprise.NotifyType.INFO
         is_sent = target.notify(
-            title=message["subject"], body=message["body"] or message["subject"], notify_type=kind,
+            title=message["subject"],
+            body=message["body"] or message["subject"],
+            notify_type=kind,
             body_format=apprise.NotifyFormat.TEXT,
-        )  # fmt: skip
+        )
     finally:
         logger.removeHandler(log)
     if not is_sent:

@@ -21,10 +21,14 @@ def send(url: str, message: dict[str, Any]) -> None:
     text = url.partition(":")[2].strip()
     try:
         process = subprocess.Popen(
-            ["/bin/sh", "-c", text], env={**os.environ, **variables(message)},
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            cwd=os.path.expanduser("~"), start_new_session=True,
-        )  # fmt: skip
+            ["/bin/sh", "-c", text],
+            env={**os.environ, **variables(message)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=os.path.expanduser("~"),
+            start_new_session=True,
+        )
     except OSError as error:
         raise SendError(f"the command cannot be started: {error.strerror}") from None
     try:

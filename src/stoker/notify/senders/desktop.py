@@ -24,14 +24,21 @@ def send(url: str, message: dict[str, Any]) -> None:
         raise SendError(f"this host does not have {missing}", is_final=True)
     is_bad = any(event.get("state") in ("failed", "lost") for event in message["events"])
     command = [
-        program, "--app-name=Stoker", f"--urgency={'critical' if is_bad else 'normal'}",
-        "--", message["subject"], _plain(message["body"]),
-    ]  # fmt: skip
+        program,
+        "--app-name=Stoker",
+        f"--urgency={'critical' if is_bad else 'normal'}",
+        "--",
+        message["subject"],
+        _plain(message["body"]),
+    ]
     try:
         done = subprocess.run(
-            command, env={**os.environ, "DBUS_SESSION_BUS_ADDRESS": bus}, capture_output=True,
-            timeout=_TIMEOUT_SECONDS, stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+            command,
+            env={**os.environ, "DBUS_SESSION_BUS_ADDRESS": bus},
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SendError(f"notify-send failed: {error}") from None
     if done.returncode:

@@ -91,9 +91,12 @@ def _by_sendmail(mail: MailServer, letter: EmailMessage) -> None:
         )
     try:
         done = subprocess.run(
-            [program, "-oi", "--", *mail.to], input=bytes(letter), capture_output=True,
-            timeout=_TIMEOUT_SECONDS, env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
+            [program, "-oi", "--", *mail.to],
+            input=bytes(letter),
+            capture_output=True,
+            timeout=_TIMEOUT_SECONDS,
+            env={**os.environ, "LC_ALL": "C"},
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SendError(f"sendmail failed: {error}") from None
     if done.returncode:

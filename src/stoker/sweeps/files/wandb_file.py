@@ -61,8 +61,18 @@ _DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
     "log_normal": _BELL,
     "q_log_normal": (*_BELL, "q"),
 }
-_ALL_KEYS = ("value", "values", "min", "max", "distribution", "probabilities", "q", "mu", "sigma",
-             "parameters")  # fmt: skip
+_ALL_KEYS = (
+    "value",
+    "values",
+    "min",
+    "max",
+    "distribution",
+    "probabilities",
+    "q",
+    "mu",
+    "sigma",
+    "parameters",
+)
 
 
 def from_table(
@@ -128,10 +138,11 @@ def _axes(
             raise UsageError(
                 f"`{where}` is not a table",
                 "did you mean [params]? `parameters` is the W&B format:"
-                f" {name} = {{ values = [1, 2] }}" if is_toml else
-                "did you mean `params`? `parameters` is the W&B format:"
+                f" {name} = {{ values = [1, 2] }}"
+                if is_toml
+                else "did you mean `params`? `parameters` is the W&B format:"
                 f' "{name}": {{"values": [1, 2]}}',
-            )  # fmt: skip
+            )
         parameter = keys.table(described, where)
         if isinstance(parameter.get("parameters"), Mapping):
             refuse_unknown(parameter, ("parameters",), f"{where}.")

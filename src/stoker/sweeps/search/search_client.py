@@ -103,9 +103,15 @@ class SearchClient:
 
         `curve` holds the values that were not sent with `report`.
         """
-        self._call({
-            "do": "tell", "number": number, "state": state, "value": value, "curve": list(curve),
-        })  # fmt: skip
+        self._call(
+            {
+                "do": "tell",
+                "number": number,
+                "state": state,
+                "value": value,
+                "curve": list(curve),
+            }
+        )
 
     def report(self, number: int, step: int, value: float) -> bool:
         """Send an intermediate value; return whether the trial should stop early."""
