@@ -91,5 +91,6 @@ def test_failed_rank_fails_srun_only_after_the_others_unless_told(slurm: SlurmCl
     wait_until(lambda: all("result" in slurm.output(job) for job in (patient, strict)))
     lines = slurm.output(patient).splitlines()
     assert lines.index("end") < lines.index("result 7")
-    # The code is that of the killed rank, not of the one that failed.
-    assert slurm.output(strict).splitlines()[-1] == "result 143"
+    # The code is that of the killed rank, not of the one that failed. Slurm sends it SIGTERM, and
+    # SIGKILL if it has not ended then.
+    assert slurm.output(strict).splitlines()[-1] in ("result 143", "result 137")
