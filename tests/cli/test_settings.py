@@ -84,12 +84,24 @@ def lab(new_lab: Callable[..., Lab]) -> Lab:
     return lab
 
 
+_PYTHON_API = """
+import stoker
+job = stoker.submit("true")
+job.wait()
+print(job.state, job.id)
+with stoker.Executor(2) as executor:
+    print(list(executor.map(abs, [-1, -2])))
+print([job.result() for job in stoker.as_completed([stoker.submit(abs, -3)])])
+sweep = stoker.job(lambda x: x).sweep({"x": [1]}, metric="loss:min")
+print(sweep.wait())
+"""
+
+
 def test_python_api_works_with_every_setting(lab: Lab) -> None:
-    program = "import stoker; job = stoker.submit('true'); job.wait(); print(job.state, job.id)"
     done = subprocess.run(
-        [sys.executable, "-c", program], env=lab.env, text=True, capture_output=True
+        [sys.executable, "-c", _PYTHON_API], env=lab.env, text=True, capture_output=True
     )
-    assert done.stdout == "done 1\n", done.stderr
+    assert done.stdout == "done 1\n[1, 2]\n[3]\nTrue\n", done.stderr
     assert lab.job(1)["tags"] == ["small"]
 
 

@@ -191,16 +191,16 @@ def _try(step: Callable[[], object]) -> None:
         pass
 
 
-_watchers: dict[Settings, Watcher] = {}
+_watchers: dict[str, Watcher] = {}  # by state folder
 _watchers_lock = threading.RLock()
 
 
 def watcher(settings: Settings) -> Watcher:
     """The watcher of this process for this queue."""
     with _watchers_lock:
-        if settings not in _watchers:
-            _watchers[settings] = Watcher(settings)
-        return _watchers[settings]
+        if settings.state_dir not in _watchers:
+            _watchers[settings.state_dir] = Watcher(settings)
+        return _watchers[settings.state_dir]
 
 
 def _reset_after_fork() -> None:
