@@ -112,7 +112,6 @@ export type GpuHistory = Got<'/api/gpus/history'>;
 export type Timeline = Got<'/api/timeline'>;
 export type TimelineGpu = Known<Timeline['gpus'][number]>;
 export type TimelineBlock = TimelineGpu['blocks'][number];
-export type HeatMap = Got<'/api/timeline/heat'>;
 export type HistoryPage = Omit<Got<'/api/history'>, 'jobs'> & { jobs: TableJob[] };
 export type TableJob = Job & { values: Record<string, unknown> };
 export type FailureGroup = Got<'/api/history/failures'>['groups'][number];

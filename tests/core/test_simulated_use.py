@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core.gpus.gpu_time import Interval, cover
-from stoker.core.gpus.heat_map import column_means, mean_of
 from stoker.core.gpus.simulated_readings import simulated_readings, steady_times
 from stoker.core.gpus.simulated_use import JobOnGpu, simulated_memory, simulated_use
 
@@ -54,9 +53,3 @@ def test_history_does_not_depend_on_the_range_that_is_shown() -> None:
     part = dict(simulated_readings("SIM-0", TOTAL, cover(some, 450, 900), known, [500, 600]))
     assert whole == part
     assert set(steady_times(0, 1000, 50)) >= set(steady_times(400, 1000, 50)[:3]) & {400.0}
-
-
-def test_column_without_a_measurement_has_no_mean() -> None:
-    assert column_means([], 0, 10, 2) == [None, None]
-    assert mean_of([None, 10.0, 20.0]) == 15.0
-    assert mean_of([None]) is None

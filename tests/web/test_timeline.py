@@ -1,4 +1,4 @@
-"""The timeline and the heat map of GPUs, with the numbers of `stoker gpus --history`."""
+"""The timeline of GPUs, with the numbers of `stoker gpus --history`."""
 
 from __future__ import annotations
 
@@ -71,13 +71,6 @@ def test_timeline_answers_why_a_gpu_was_idle_and_agrees_with_the_history(
         assert [one["reason"] for one in ours["reasons"]] == [
             one["reason"] for one in theirs["reasons"]
         ]
-    heat = site.ok(f"/api/timeline/heat?from={now - 7200}&to={now - 3600}&columns=4")
-    busy, idle = heat["gpus"][0]["values"], heat["gpus"][1]["values"]
-    assert all(value > 5 for value in busy[:2])
-    assert (idle[0], heat["gpus"][0]["simulated"], heat["high"]) == (0, True, 100)
-    assert "utilization" in heat["gpus"][0]["words"]
-    power = site.ok("/api/timeline/heat?measure=power&columns=1")
-    assert (power["unit"], power["high"] % 50) == ("watts", 0)
 
 
 def test_many_blocks_are_merged_and_keep_their_sums(new_lab: Callable[..., Lab]) -> None:
@@ -150,6 +143,5 @@ def test_wrong_range_is_refused(shared_site: Site) -> None:
         ("from=x", "`from`: input should be a valid number, unable to parse string as a number"),
         ("to=nan", "`to`: input should be less than or equal to 100000000000"),
     ):
-        for path in ("/api/timeline", "/api/timeline/heat"):
-            reply = shared_site.get(f"{path}?{query}")
-            assert (reply.status, reply.json["error"]["message"]) == (400, message)
+        reply = shared_site.get(f"/api/timeline?{query}")
+        assert (reply.status, reply.json["error"]["message"]) == (400, message)

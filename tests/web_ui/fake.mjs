@@ -18,7 +18,7 @@ import {
 } from './data.mjs';
 import { annotate, knownTags, noteFields, noteSummary, writeNote } from './notes_data.mjs';
 import { addTo, choicesOf, formOf, importance } from './sweep-data.mjs';
-import { heat, timeline } from './timeline_data.mjs';
+import { timeline } from './timeline_data.mjs';
 import { filtered, sorted, tableAnswer } from './table-data.mjs';
 
 import { filesOf, imageOf } from './files.mjs';
@@ -320,7 +320,6 @@ export class Fake {
     if (path === '/api/gpus/history') return this.gpuHistory();
     if (path === '/api/tags') return knownTags(this);
     if (path === '/api/timeline') return timeline(this, query);
-    if (path === '/api/timeline/heat') return heat(this, query);
     if (path.startsWith('/api/gpus/'))
       return {
         series: gpuOnly(

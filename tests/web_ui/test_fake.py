@@ -33,7 +33,7 @@ console.log(JSON.stringify(Object.fromEntries([
   ask('/api/jobs/15/files'),
   ask('/api/jobs/15/files/preview', new URLSearchParams({ file: 'results.csv' })),
   ask('/api/folders'),
-  ask('/api/timeline'), ask('/api/timeline/heat'),
+  ask('/api/timeline'),
 ])));
 """
 _MODELS: dict[str, type[BaseModel]] = {
@@ -61,7 +61,6 @@ _MODELS: dict[str, type[BaseModel]] = {
     "/api/jobs/15/files/preview": artifact_models.PreviewAnswer,
     "/api/folders": FoldersAnswer,
     "/api/timeline": timeline_models.TimelineAnswer,
-    "/api/timeline/heat": timeline_models.HeatAnswer,
 }
 
 

@@ -1,5 +1,5 @@
-// The timeline and the heat map of the fake server: jobs of changing length, idle times with reasons, and a
-// forecast. The same GPU always has the same blocks.
+// The timeline of the fake server: jobs of changing length, idle times with reasons, and a forecast. The
+// same GPU always has the same blocks.
 
 const part = (a, b) => ((a * 7919 + b * 104_729 + a * b * 31) % 1000) / 1000;
 
@@ -145,42 +145,5 @@ export function timeline(fake, query) {
       compared: 37,
       mean_late_seconds: 240,
     },
-  };
-}
-
-/** GET /api/timeline/heat */
-export function heat(fake, query) {
-  const now = Date.now() / 1000;
-  const from = Number(query.get('from') ?? now - 86_400);
-  const to = Number(query.get('to') ?? now);
-  const columns = Number(query.get('columns') ?? 96);
-  const measure = query.get('measure') ?? 'use';
-  const high = measure === 'power' ? 700 : 100;
-  const gpus = fake.gpus.map((gpu, row) => {
-    const values = Array.from({ length: columns }, (_, i) => {
-      if (from + ((i + 0.5) * (to - from)) / columns > now) return null;
-      const level = part(row + 1, 1 + Math.floor((i * 14) / columns));
-      if (gpu.state === 'drained' || level < 0.2) return high * 0.01;
-      return Math.round(high * Math.min(1, 0.3 + 0.7 * level + 0.06 * Math.sin(i + row)));
-    });
-    return {
-      index: gpu.index,
-      visible: String(gpu.index),
-      uuid: gpu.uuid,
-      simulated: false,
-      values,
-      mean: 61,
-      words: 'utilization 61% on average, 98% at most',
-    };
-  });
-  return {
-    from,
-    to,
-    now,
-    measure,
-    unit: measure === 'power' ? 'watts' : 'percent',
-    high,
-    left_off: 0,
-    gpus,
   };
 }

@@ -1,4 +1,4 @@
-// The timeline of the GPUs with its tools: range, panning, zooming, legend, details and the heat map.
+// The timeline of the GPUs with its tools: range, panning, zooming, legend and details.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { query } from '../api';
 import { count } from '../format';
@@ -9,7 +9,6 @@ import type { Timeline } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
 import { visible } from '../words';
 import { Loading } from './bits';
-import { GpuHeatMap } from './heat-map';
 import {
   fixedRange,
   hoursOf,
@@ -63,31 +62,28 @@ export function GpuTimeline() {
   // The same block in newer data, whose end may have moved.
   const current = chosen && refreshed(chosen, data);
   return (
-    <>
-      <section aria-labelledby="timeline-title">
-        <header class="section-head">
-          <h2 id="timeline-title">Timeline</h2>
-          <RangeTools range={range} isLive={!fixed} onRange={onRange} />
-        </header>
-        <TimelineChart
-          data={data}
-          range={range}
+    <section aria-labelledby="timeline-title">
+      <header class="section-head">
+        <h2 id="timeline-title">Timeline</h2>
+        <RangeTools range={range} isLive={!fixed} onRange={onRange} />
+      </header>
+      <TimelineChart
+        data={data}
+        range={range}
+        chosen={current}
+        onRange={onRange}
+        onChoose={setChosen}
+      />
+      <Legend data={data} />
+      {current && (
+        <BlockDetails
           chosen={current}
+          jobs={data.jobs}
           onRange={onRange}
-          onChoose={setChosen}
+          onClose={() => setChosen(null)}
         />
-        <Legend data={data} />
-        {current && (
-          <BlockDetails
-            chosen={current}
-            jobs={data.jobs}
-            onRange={onRange}
-            onClose={() => setChosen(null)}
-          />
-        )}
-      </section>
-      <GpuHeatMap range={range} />
-    </>
+      )}
+    </section>
   );
 }
 

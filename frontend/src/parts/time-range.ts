@@ -1,4 +1,4 @@
-// The range of time that the timeline and the heat map show: the last hours, which move with the clock,
+// The range of time that the timeline shows: the last hours, which move with the clock,
 // or a fixed range that the user panned or zoomed to. It is part of the address.
 import { href, replace, route } from '../route';
 

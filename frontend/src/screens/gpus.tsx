@@ -1,5 +1,5 @@
-// The GPUs: the timeline of what they did and likely will do, the heat map of their use, and each GPU with
-// its charts, draining and slots; and the nodes of backends.
+// The GPUs: the timeline of what they did and likely will do, and each GPU with its charts, draining and
+// slots; and the nodes of backends.
 import { useEffect, useRef } from 'preact/hooks';
 import { drainGpu, setSlots } from '../actions';
 import { query } from '../api';

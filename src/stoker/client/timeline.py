@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 
 MAX_SECONDS = 31 * 86400.0  # in one answer
 MAX_AHEAD_SECONDS = 7 * 86400.0  # of the forecast
-MAX_GPUS = 256
+_MAX_GPUS = 256
 _STEPS = (60, 400)  # per GPU: a block is at least this part of the range
 _ALL_STEPS = 8000  # for all GPUs together
 
 
-def check_range(since: float, until: float, now: float) -> None:
+def _check_range(since: float, until: float, now: float) -> None:
     """Raises UsageError for a range that cannot be shown."""
     if not since < until:
         raise UsageError(
@@ -61,10 +61,10 @@ def timeline_json(db: Database, settings: Settings, since: float, until: float) 
     Raises UsageError for a range that is empty or too long.
     """
     now = time.time()
-    check_range(since, until, now)
+    _check_range(since, until, now)
     recorded = recorded_gpus(db, settings, since, now, until)
-    left_off = max(0, len(recorded) - MAX_GPUS)
-    recorded = recorded[:MAX_GPUS]
+    left_off = max(0, len(recorded) - _MAX_GPUS)
+    recorded = recorded[:_MAX_GPUS]
     least, most = _STEPS
     steps = max(least, min(most, _ALL_STEPS // max(1, len(recorded))))
     step = (until - since) / steps

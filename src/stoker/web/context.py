@@ -32,9 +32,8 @@ class WebContext:
         self.sweeps = SweepCache(self.reports)
         self.job_tables = JobTableView(self.reports)
         self.tensorboards = TensorboardServers()
-        # Timelines and heat maps of many GPUs over days read up to 100,000 records and megabytes.
+        # Timelines of many GPUs over days read up to 100,000 records and megabytes.
         self.timelines: ThrottledCache[dict[str, object]] = ThrottledCache(max_entries=16)
-        self.heat_maps: ThrottledCache[dict[str, object]] = ThrottledCache(max_entries=16)
         self.hub = EventHub(settings, LiveStateReader(self.sweeps), guard.read_only)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The answers of the timeline and the heat map."""
+"""The answer of the timeline."""
 
 from __future__ import annotations
 
@@ -62,24 +62,3 @@ class TimelineAnswer(Answer):
     left_off: int = Field(description="GPUs that are not in the answer")
     jobs: dict[str, TimelineJob] = Field(description="by id; jobs that were removed are missing")
     forecast: ForecastError
-
-
-class HeatRow(BaseModel):
-    index: int
-    visible: str
-    uuid: str
-    simulated: bool
-    values: list[float | None] = Field(description="means of equal parts of the range")
-    mean: float | None
-    words: str
-
-
-class HeatAnswer(Answer):
-    from_: float = Field(alias="from")
-    to: float
-    now: float
-    measure: Literal["use", "memory", "power"]
-    unit: Literal["percent", "watts"]
-    high: float = Field(description="the end of the color scale; it begins at 0")
-    left_off: int
-    gpus: list[HeatRow]

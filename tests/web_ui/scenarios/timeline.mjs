@@ -1,5 +1,5 @@
 // The timeline of the GPUs: why a GPU was idle, opening a job, moving by keyboard, zooming and panning, the
-// forecast with its past error, and the heat map; with 8 and with 64 GPUs, also on a phone.
+// forecast with its past error; with 8 and with 64 GPUs, also on a phone.
 import { busyGpu } from '../data.mjs';
 
 export default async ({ fake, page, open, until, assert }) => {
@@ -66,14 +66,6 @@ export default async ({ fake, page, open, until, assert }) => {
   assert.match(page.url(), /#\/gpus\?/, 'a drag opens nothing');
   await page.getByRole('button', { name: 'Now' }).click();
   assert.deepEqual(await range(), [0, 0]);
-
-  // The heat map.
-  await page.getByRole('button', { name: 'Power' }).click();
-  await page.waitForSelector('.heat-scale >> text=700 W');
-  await page.locator('.heat canvas').focus();
-  await page.keyboard.press('ArrowLeft');
-  await page.keyboard.press('ArrowDown');
-  await page.waitForSelector('.heat-cell >> text=/^GPU 1 · .* · nothing measured/');
 
   // 64 GPUs, at desktop and phone size: no horizontal scrolling, and the charts of one GPU on demand.
   fake.gpus = Array.from({ length: 64 }, (_, i) => ({
