@@ -16,12 +16,13 @@ def test_daemon_that_stops_before_its_runner_has_started_sends_bye() -> None:
     """Otherwise the runner finds a broken connection and starts another daemon."""
     daemon, runner = socket.socketpair()
     wire = Wire(daemon)
-    wire.put("stop", {"attempt": 1, "reason": "cancelled"})  # held until the runner's `hello`
-    wire.send_at_once("bye")
+    stop = {"attempt": 1, "reason": "cancelled"}
+    wire.put("stop", stop)
+    wire.send("bye", {})
     wire.close()
     messages, is_alive = Wire(runner).receive()
     runner.close()
-    assert (messages, is_alive) == ([("bye", {})], False)
+    assert (messages, is_alive) == ([("stop", stop), ("bye", {})], False)
 
 
 def test_stop_waits_for_a_runner_that_does_not_listen_yet(

@@ -6,7 +6,6 @@ import json
 import os
 import pickle
 import socket
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,35 +14,28 @@ from typing import Any
 
 import pytest
 
-import stoker
-import tests
-from stoker.functions import payload, unpickling
+from stoker.functions import payload
 from stoker.supervisor import locks
 from stoker.supervisor.journal import JournalBegun, read_journal
+from stoker.supervisor.wire import PROTOCOL, Wire
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab
 
-REPLACE_RUNNER = """
-import os, sys
+# Written to a `sitecustomize` module, which every process of the lab imports.
+OLDER_RUNNER = """
+import sys
 if "stoker.supervisor.runner" in sys.orig_argv:
-    sys.path.append({root!r})
-    try:
-        from tests.faults import runner_0_1
-        runner_0_1.main(sys.orig_argv[sys.orig_argv.index("stoker.supervisor.runner") + 1:])
-    except BaseException:
-        import traceback
-        traceback.print_exc()
-    os._exit(0)
+    import stoker
+    stoker.__version__ = "0.0.9"
 """
 
 
 @pytest.fixture
 def old_lab(new_lab: Callable[..., Lab], tmp_path: Path) -> Lab:
-    """A lab whose runner is of release 0.1."""
+    """A lab whose runner is of an older release."""
     site = tmp_path / "site"
     site.mkdir()
-    root = str(Path(tests.__file__).parent.parent)
-    (site / "sitecustomize.py").write_text(REPLACE_RUNNER.format(root=root))
+    (site / "sitecustomize.py").write_text(OLDER_RUNNER)
     return new_lab(devices=2, PYTHONPATH=str(site))
 
 
@@ -53,8 +45,6 @@ def test_jobs_of_an_older_runner_continue_and_finish_under_a_newer_daemon(old_la
     (pid,) = gate.wait_for()
     old_lab.wait_until(lambda: old_lab.state(first) == "running")
     runner = old_lab.runner_pid()
-    assert b"stoker.supervisor.runner" in Path(f"/proc/{runner}/cmdline").read_bytes()
-
     old_lab.ok("daemon", "stop")
     old_lab.ok("daemon", "start")
     second = old_lab.submit("echo started by the older runner")
@@ -122,23 +112,9 @@ def peer(tmp_path: Path) -> Any:
     made.close()
 
 
-def test_runner_serves_an_older_daemon_with_the_older_protocol(peer: Peer, tmp_path: Path) -> None:
-    log = str(tmp_path / "out")
-    peer.send("context", 1, "/", [["PATH", os.environ["PATH"]]], 0o22, "/bin/sh")
-    peer.send(
-        "launch", 0, 5, 1, 1, ["exit 3"], True, 1, {}, [0], log, None, True, None, 10.0, False,
-        None, None,
-    )  # fmt: skip
-    assert peer.receive("begun")[1] == 5
-    ended = peer.receive("ended")
-    assert (ended[1:3], len(ended)) == ([5, 3 << 8], 10)
-    peer.send("list")
-    assert peer.receive("living") == ["living", [], 1]
-
-
 def test_runner_ignores_unknown_fields_and_messages(peer: Peer, tmp_path: Path) -> None:
     peer.send("hello", {"protocol": 9, "color": "red"})
-    assert peer.receive("hello")[1]["protocol"] == 2
+    assert peer.receive("hello")[1]["protocol"] == PROTOCOL
     peer.send("dance", {"how": "slowly"})
     peer.socket.sendall(b"this is not JSON\n[]\n5\n")
     peer.send("stop", {"reason": "user"})
@@ -165,33 +141,28 @@ def test_runner_ignores_unknown_fields_and_messages(peer: Peer, tmp_path: Path) 
 
 
 def test_daemon_ignores_unknown_fields_and_messages() -> None:
-    from stoker.supervisor.wire import Wire
-
     ours, theirs = socket.socketpair()
     wire = Wire(ours)
     wire.send("stop", {"attempt": 1, "reason": "user", "grace": None})
     file = theirs.makefile("rb")
     assert json.loads(file.readline())[0] == "hello"
-    theirs.sendall(b'["hello",{"protocol":3}]\nnonsense\n["ended",{"attempt":1,"mood":2}]\n')
-    messages, is_alive = wire.receive()
-    assert (messages, is_alive) == ([("ended", {"attempt": 1, "mood": 2})], True)
     assert json.loads(file.readline()) == [
         "stop", {"attempt": 1, "reason": "user", "grace": None},
     ]  # fmt: skip
+    theirs.sendall(b'["hello",{"protocol":3}]\nnonsense\n["ended",{"attempt":1,"mood":2}]\n')
+    messages, is_alive = wire.receive()
+    assert (messages, is_alive) == ([("ended", {"attempt": 1, "mood": 2})], True)
+    assert wire.protocol == 3
     file.close()
     wire.close()
     theirs.close()
 
 
-def test_descriptors_of_an_order_are_held_until_the_peer_protocol_is_known() -> None:
-    from stoker.supervisor.wire import Wire
-
+def test_descriptors_of_an_order_arrive_with_it() -> None:
     ours, theirs = socket.socketpair()
     near, far = Wire(ours), Wire(theirs)
     reading, writing = os.pipe()
     near.send("launch", {"leases": 1}, [writing])
-    far.receive()
-    near.receive()
     messages, _ = far.receive()
     assert messages == [("launch", {"leases": 1})]
     (arrived,) = far.take_descriptors(1)
@@ -217,52 +188,9 @@ def test_journal_of_a_newer_runner_is_read_without_unknown_records(tmp_path: Pat
     assert records[0].devices == (0, 1)
 
 
-def test_results_of_calls_are_read_in_the_format_of_either_release() -> None:
+def test_result_of_a_call_is_read_without_unknown_fields() -> None:
     value = pickle.dumps(5)
-    of_0_1 = payload.read_call_result(pickle.dumps((1, value, None, None, "")))
     newer = payload.read_call_result(pickle.dumps({"attempt": 1, "value": value, "color": "red"}))
-    assert of_0_1 == newer == payload.CallResult(1, value)
+    assert newer == payload.CallResult(1, value)
     written = payload.read_call_result(payload.encode_value(1, 5, "f"))
     assert (written.attempt, pickle.loads(written.value or b"")) == (1, 5)
-
-
-@pytest.mark.parametrize(
-    ("module", "names"),
-    [
-        ("handles", ("Job", "JobFailed", "JobLost", "as_completed", "wait")),
-        ("inside", ("current", "log", "requeue", "should_stop")),
-        ("python_api", ("JobFunction", "Queue", "job", "submit", "sweep")),
-        ("executor", ("Executor",)),
-        ("sweep_api", ("Sweep",)),
-        ("errors", ("Error",)),
-    ],
-)
-def test_pickled_call_of_0_1_finds_the_public_names(module: str, names: tuple[str, ...]) -> None:
-    for name in names:  # a pickle that contains only a reference to a name
-        pickled = f"cstoker.{module}\n{name}\n.".encode()
-        assert unpickling.loads(pickled) is getattr(stoker, name)
-
-
-def test_pickled_handle_of_0_1_is_a_job(lab: Lab) -> None:
-    job = lab.submit("--hold", "true")
-    pickled = f"cstoker.handles\n_attached\n(V{lab.state_dir}\nI{job}\ntR.".encode()
-    handle = unpickling.loads(pickled)
-    assert (handle.id, handle.state, handle.state_dir) == (job, "held", str(lab.state_dir))
-
-
-def test_sweep_of_an_older_release_continues(lab: Lab) -> None:
-    lab.ok("sweep", "-n", "s", "--hold", "--priority", "3", "-G", "2", "x=1,2", "--", "echo", "{x}")
-    path = lab.state_dir / "queue.db"
-    connection = sqlite3.connect(path)
-    ((text,),) = connection.execute("SELECT base FROM sweeps").fetchall()
-    base = json.loads(text)
-    request = base.pop("request_fields")
-    assert request["gpus"] == 2
-    base["request"] = list(request.values())
-    connection.execute("UPDATE sweeps SET base = ?", (json.dumps(base),))
-    connection.commit()
-    connection.close()
-    lab.ok("cancel", "1")
-    lab.ok("sweep", "resume", "s")
-    jobs = json.loads(lab.ok("ls", "--state", "all", "--json"))["jobs"]
-    assert [(job["gpus"], job["priority"]) for job in jobs] == [(2, 3)] * 3

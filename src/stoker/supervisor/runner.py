@@ -366,7 +366,6 @@ def main(arguments: list[str]) -> None:
         runner = Runner(folder, int(tag_base), int(log_limit), restart, daemon_socket)
     except OSError as error:  # a full or read-only disk: the daemon retries later
         wire = Wire(daemon_socket)
-        wire.receive()  # the daemon's `hello`; nothing is sent before it
         wire.send("problem", {"text": f"the runner cannot start: {error.strerror}"})
         raise SystemExit(1) from None
     runner.work()

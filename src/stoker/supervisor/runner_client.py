@@ -37,7 +37,6 @@ class RunnerClient:
         self._log_limit = log_limit
         self._known_contexts: set[int] = set()
         self._safe_before: int | None = None
-        self._refused: list[Refused] = []  # orders that this runner would not understand
         self._unknown: set[str] = set()  # unknown kinds of messages that were logged
         self.is_fresh = False
         self.is_connected = True
@@ -101,16 +100,14 @@ class RunnerClient:
             theirs.close()
             os.close(lock)
         self.is_fresh = True
-        wire = Wire(ours)
-        wire.send_at_once("list")  # the installed files may be 0.1, whose runner sends no `hello`
-        return wire
+        return Wire(ours)
 
     def live_attempts(self) -> list[AttemptStarted]:
         """The running attempts. After the answer, all earlier orders are in the journal.
 
         Raises Unavailable if the runner does not answer.
         """
-        self._wire.send_at_once("list")
+        self._wire.send("list", {})
         deadline = time.monotonic() + _CONNECT_SECONDS
         while time.monotonic() < deadline:
             select.select([self._wire], [], [], 1.0)
@@ -133,13 +130,6 @@ class RunnerClient:
         if not self.is_connected:  # it never began, so recovery returns it to the queue
             for descriptor in lease:
                 os.close(descriptor)
-            return
-        if order.activation and self.is_of_another_release:
-            # It would ignore the environment, and run the command outside of it.
-            for descriptor in lease:
-                os.close(descriptor)
-            why = "the runner is of an older release; jobs with an environment wait for a new one"
-            self._refused.append(Refused(order.attempt, why))
             return
         if order.context not in self._known_contexts:
             is_full = len(self._known_contexts) >= MAX_CONTEXTS
@@ -169,10 +159,7 @@ class RunnerClient:
             return [], False
         self._wire.flush()
         messages, is_alive = self._wire.receive()
-        refused: list[RunnerEvent] = [*self._refused]
-        self._refused.clear()
-        decoded = [event for m in messages if (event := self._decode(*m)) is not None]
-        return [*refused, *decoded], is_alive
+        return [event for m in messages if (event := self._decode(*m)) is not None], is_alive
 
     def _decode(self, kind: str, fields: dict[str, Any]) -> RunnerEvent | None:
         try:
@@ -207,7 +194,7 @@ class RunnerClient:
             self.is_connected
             and not self.is_fresh
             and self._wire.protocol is not None
-            and (self._wire.release != __version__)
+            and self._wire.release != __version__
         )
 
     def renew(self) -> None:
@@ -242,7 +229,7 @@ class RunnerClient:
         """Disconnect. The runner and its jobs continue, and it starts no other daemon."""
         if not self.is_connected:
             return
-        self._wire.send_at_once("bye")  # works even while the runner is starting
+        self._wire.send("bye", {})  # works even while the runner is starting
         self._wire.close()
 
 

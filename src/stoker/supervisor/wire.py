@@ -3,8 +3,7 @@
     ["KIND", {"field": value, ...}]
 
 Both ends send `hello` with their protocol version first. Fields are read by name, and unknown
-fields and kinds are ignored, so releases can be mixed. A peer whose first message is not `hello`
-uses protocol 1 (see protocol_1.py); messages are held back until its protocol is known.
+fields and kinds are ignored, so releases can be mixed.
 
 File descriptors are sent with SCM_RIGHTS, not later than the message that they belong to.
 """
@@ -20,7 +19,6 @@ from contextlib import suppress
 from typing import Any
 
 from stoker import __version__
-from stoker.supervisor import protocol_1
 
 PROTOCOL = 2
 Message = tuple[str, dict[str, Any]]
@@ -41,12 +39,8 @@ class Wire:
         self._sending: list[int] = []  # descriptors to send
         self._received: list[int] = []
         self.protocol: int | None = None  # of the other end; None: not known yet
-        self.release: str | None = None  # of the other end; None: 0.1, or not known yet
-        self._held: list[tuple[str, dict[str, Any], Sequence[int]]] = []
-        self._outgoing += (
-            _encode(("hello", {"protocol": PROTOCOL, "release": __version__})).encode() + b"\n"
-        )
-        self.flush()
+        self.release: str | None = None  # of the other end
+        self.send("hello", {"protocol": PROTOCOL, "release": __version__})
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -61,22 +55,12 @@ class Wire:
 
         Descriptors are closed after they were sent.
         """
-        if self.protocol is None:
-            self._held.append((kind, fields, descriptors))
-            return
-        message = (kind, fields) if self.protocol > 1 else protocol_1.encode(kind, fields)
-        self._outgoing += _encode(message).encode() + b"\n"
+        self._outgoing += _encode((kind, fields)).encode() + b"\n"
         self._sending += descriptors
 
     def send(self, kind: str, fields: dict[str, Any], descriptors: Sequence[int] = ()) -> None:
         """Queue a message and flush."""
         self.put(kind, fields, descriptors)
-        self.flush()
-
-    def send_at_once(self, kind: str) -> None:
-        """Send a message without fields, which is the same in every protocol, without waiting for
-        the `hello` of the other end."""
-        self._outgoing += _encode((kind,)).encode() + b"\n"
         self.flush()
 
     def flush(self) -> None:
@@ -129,31 +113,18 @@ class Wire:
         """A message as kind and fields; None if it is `hello` or invalid."""
         try:
             kind, *rest = _decode(line.decode())
-            if self.protocol is None:
-                self._set_protocol(int(rest[0]["protocol"]) if kind == "hello" else 1)
             if kind == "hello":
+                self.protocol = int(rest[0]["protocol"])
                 self.release = rest[0].get("release")
                 return None
-            if self.protocol == 1:
-                return kind, protocol_1.decode(kind, rest)
             return kind, rest[0] if rest else {}
         except (ValueError, TypeError, KeyError, IndexError) as error:
             note(f"ignoring an invalid message ({error}): {line[:200]!r}")
             return None
 
-    def _set_protocol(self, protocol: int) -> None:
-        """Set the protocol of the other end, and send the messages held back until now."""
-        self.protocol = protocol
-        held, self._held = self._held, []
-        for message in held:
-            self.put(*message)
-        self.flush()
-
     def close(self) -> None:
         self.socket.close()
-        held = [descriptor for _, _, some in self._held for descriptor in some]
-        _close([*self._sending, *self._received, *held])
-        self._held.clear()
+        _close([*self._sending, *self._received])
         self._sending.clear()
         self._received.clear()
 

@@ -76,7 +76,6 @@ class Server:
 
     def serve(self) -> forked_job.Job | None:
         """Handle requests. Returns the Job in the process of a job; a server returns None."""
-        self._send("hello", {"protocol": 2, "release": None})
         while True:
             for kind, fields in self._receive():
                 if kind == "prepare":
