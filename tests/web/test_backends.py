@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from stoker.client.wait_reasons import explain_wait
 from stoker.core.states import STATES
-from stoker.store import backends
+from stoker.settings import Settings
+from stoker.store import allocations, backends, job_queries
 from stoker.web.models import Job, Overview
 from tests.lab import Lab
 from tests.web.cluster_rows import ClusterRows
@@ -84,6 +87,18 @@ def test_reasons_are_those_of_why(rows: ClusterRows, site: Site) -> None:
         assert seen[job]["why"] == "; ".join(reasons)
         assert (seen[job]["ready"], seen[job]["starts_in"]) == (False, None)
     assert "it is in the queue of Slurm as job 4711: Resources" in seen[submitted]["why"]
+
+
+def test_reason_of_a_job_whose_allocation_was_just_withdrawn_is_known(
+    rows: ClusterRows, lab: Lab
+) -> None:
+    job = job_queries.job(rows.db, rows.submitted("train"))
+    assert job.allocation is not None
+    with rows.db.transaction():
+        allocations.withdraw(rows.db, job.allocation, time.time())
+    rows.set_problem("invalid partition")
+    reasons = explain_wait(rows.db, Settings(str(lab.state_dir)), job).reasons
+    assert any("invalid partition" in reason for reason in reasons)
 
 
 def test_backends_and_nodes_are_those_of_the_command_line(rows: ClusterRows, site: Site) -> None:

@@ -297,8 +297,10 @@ class WaitExplanation(Record):
 
 
 def explain_wait(db: Database, settings: Settings, row: JobRow) -> WaitExplanation:
-    """Why a job waits, and when it likely starts."""
-    others = _other_reasons(db, settings, row)
+    """Why a job waits, and when it likely starts. Raises NotFound if it was removed."""
+    with db.reading():  # its state, its allocation and what it needs belong together
+        row = job_queries.job(db, row.id)
+        others = _other_reasons(db, settings, row)
     if others is not None:
         return WaitExplanation(others)
     view = QueueView(db, settings, extra=row)
