@@ -20,11 +20,12 @@ interface Props {
 export function FilterBox({ base, where, placeholder, error, onWhere }: Props) {
   const input = useRef<HTMLInputElement>(null);
   const [text, setText] = useState(where);
-  const [found, setFound] = useState<Completion | null>(null);
+  const [found, setFound] = useState<(Completion & { of: string }) | null>(null);
   const [active, setActive] = useState(-1);
   const timers = useRef({ complete: 0, apply: 0 });
   const applied = useRef(where);
-  const isOpen = found !== null && found.suggestions.length > 0;
+  // Suggestions for an earlier text have other places to insert them.
+  const isOpen = found !== null && found.of === text && found.suggestions.length > 0;
   const shownError = isOpen ? null : error; // what is being typed is not complete
 
   useEffect(() => {
@@ -58,8 +59,7 @@ export function FilterBox({ base, where, placeholder, error, onWhere }: Props) {
       get<Completion>(`${base}/complete${query({ text: next || ' ', at: next ? at : 0 })}`).then(
         (answer) => {
           if (input.current !== document.activeElement || input.current?.value !== next) return;
-          setFound(answer);
-          setActive(-1);
+          setFound({ ...answer, of: next });
         },
         () => undefined, // typing works without completion
       );
@@ -67,6 +67,7 @@ export function FilterBox({ base, where, placeholder, error, onWhere }: Props) {
   };
   const type = (next: string, at: number) => {
     setText(next);
+    setActive(-1);
     ask(next, at);
     clearTimeout(timers.current.apply);
     timers.current.apply = window.setTimeout(() => apply(next), APPLY_MS);
