@@ -15,15 +15,16 @@ import pytest
 from stoker.compat.foreground import gpu_slots
 from stoker.compat.foreground.gpu_slots import FIRST_FREED, LAST_FREED, LOWEST, SlotGpus
 from stoker.compat.foreground.jobs import End, Summary
-from stoker.compat.hog import run, user_module
-from stoker.compat.simple_gpu_scheduler import hypersearch, options
+from stoker.compat.hog import options, run
+from stoker.compat.simple_gpu_scheduler import hypersearch
+from stoker.compat.simple_gpu_scheduler import run as scheduler_run
 from stoker.core.model import Request, RunningJob
 from tests.compat.conftest import CompatLab
 
 _PREAMBLE = """
 import os, sys
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
-from stoker.compat.foreground.job_sources import LineJobs, ListedJobs
+from stoker.compat.foreground.jobs import LineJobs, ListedJobs
 from stoker.compat.foreground.jobs import INHERIT, Job
 
 class Printer(Reporter):
@@ -69,7 +70,7 @@ def output_lines(lab: CompatLab, text: str) -> list[str]:
 # -- slots -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [gpu_slots, hypersearch, options, user_module, run])
+@pytest.mark.parametrize("module", [gpu_slots, hypersearch, scheduler_run, options, run])
 def test_docstring_examples_are_correct(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 

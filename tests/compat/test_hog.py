@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from stoker.compat.hog.gpus import Workers
-from stoker.compat.hog.job_files import Folder
+from stoker.compat.hog.console import Workers
+from stoker.compat.hog.jobs import Folder
 from stoker.compat.hog.options import Unusable, gpu_ids, parse
 from stoker.errors import UsageError
 from tests.compat.test_foreground import other_locale

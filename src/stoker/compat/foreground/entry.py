@@ -5,6 +5,7 @@ This module imports almost nothing: a Ctrl-C that arrives before `run_and_exit` 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -12,22 +13,17 @@ from collections.abc import Callable
 from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
-
-Command = Callable[[list[str]], int]
 _INTERRUPTED = 130
 
 
-def run_and_exit(load: Callable[[], Command]) -> NoReturn:
-    """Run the command that `load` imports with the arguments of this process, and exit.
+def run_and_exit(module: str) -> None:
+    """Call `run` of the module with the arguments of this process, and exit.
 
     An `Error` is printed as an `error:` line and a `hint:` line.
     """
     open_closed_streams()
     try:
-        code = _flush_output(_import_command(load)(sys.argv[1:]))
+        code = _flush_output(_import_command(module)(sys.argv[1:]))
     except Error as error:
         _print_error(error)
         code = error.exit_code
@@ -51,17 +47,16 @@ def _is_of_argparse(error: OSError) -> bool:
     return trace is not None and trace.tb_frame.f_globals.get("__name__") == "argparse"
 
 
-def _import_command(load: Callable[[], Command]) -> Command:
+def _import_command(module: str) -> Callable[[list[str]], int]:
     """Import the command without garbage collection; Ctrl-C during the import exits silently."""
-    import gc
-    import signal
+    import signal  # slow to import
 
     gc.disable()
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         # A KeyboardInterrupt inside importlib's callbacks would print a traceback.
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(_INTERRUPTED))
-    command = load()
+    command: Callable[[list[str]], int] = __import__(module, fromlist=["run"]).run
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, handler)
     gc.enable()
@@ -69,7 +64,7 @@ def _import_command(load: Callable[[], Command]) -> Command:
 
 
 def _print_error(error: Error) -> None:
-    from stoker.core.formats.terminal import printable
+    from stoker.core.formats.terminal import printable  # slow to import
 
     write_notice(f"error: {printable(error.message)}")
     if error.hint:
@@ -140,7 +135,7 @@ def print_bytes(data: bytes) -> None:
         _exit_unwritable(error)
 
 
-def _exit_unwritable(error: OSError) -> NoReturn:
+def _exit_unwritable(error: OSError) -> None:
     if isinstance(error, BrokenPipeError):
         os._exit(0)  # the reader closed the pipe, e.g. `| head`
     write_notice(f"error: cannot write the output: {error.strerror}")

@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterable
 
 from stoker.compat.foreground.entry import write_all, write_notice
 from stoker.compat.foreground.gpu_slots import LOWEST, make_slots
-from stoker.compat.foreground.job_sources import JobSource
-from stoker.compat.foreground.jobs import INHERIT, End, Job, Summary
+from stoker.compat.foreground.jobs import INHERIT, End, Job, JobSource, Summary
 from stoker.compat.foreground.scratch_folders import new_folder, remove_folder, working_directory
 from stoker.core.formats.byte_text import to_system
 from stoker.core.model import Context, JobSpec, Outcome, Request

@@ -13,7 +13,6 @@ from stoker.errors import NoPermission
 from stoker.settings import Settings, prepare_state_dir
 
 _PREFIX = "compat"
-_OLD_PREFIX = "door"  # of release 0.1
 
 
 def new_folder(settings: Settings) -> str:
@@ -68,7 +67,7 @@ def _remove_leftovers(runs: str) -> None:
     """Remove the folders of runs that were killed."""
     for name in os.listdir(runs) if os.path.isdir(runs) else ():
         prefix, *numbers = name.split("-")  # PREFIX-PID-TIME; other names are of `stoker run`
-        if len(numbers) != 2 or prefix not in (_PREFIX, _OLD_PREFIX) or not numbers[0].isdigit():
+        if len(numbers) != 2 or prefix != _PREFIX or not numbers[0].isdigit():
             continue
         if not os.path.exists(f"/proc/{numbers[0]}"):
             remove_folder(os.path.join(runs, name))

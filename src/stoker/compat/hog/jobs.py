@@ -1,7 +1,8 @@
-"""Job sources of `hog`: a file, a yielder, or the pipe of the decorator."""
+"""The jobs of `hog`: their sources (a file, a yielder, a pipe) and their output folders."""
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import select
@@ -9,10 +10,12 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stoker.compat.foreground.job_sources import JobSource, LineJobs
-from stoker.compat.foreground.jobs import Job
+from stoker.compat.foreground.jobs import Job, JobSource, LineJobs
 from stoker.compat.hog.options import Unusable
 from stoker.core.formats.byte_text import to_system
+from stoker.core.record import Record
+
+SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 
 Make = Callable[[str], Job | None]
 _READ = 1 << 16
@@ -71,7 +74,7 @@ class PipedJobs:
 
 
 class YieldedJobs(PipedJobs):
-    """The commands that yielder() of a file yields; it runs in yield_process.py."""
+    """The commands that yielder() of a file yields; it runs in user_code.py."""
 
     def __init__(self, path: str, make: Make) -> None:
         file = path if os.path.isfile(path) or not os.path.isfile(f"{path}.py") else f"{path}.py"
@@ -133,7 +136,7 @@ class YieldedJobs(PipedJobs):
 
 
 def _start(file: str, writing: int) -> int:
-    words = [sys.executable, "-P", "-m", "stoker.compat.hog.yield_process", file, str(writing)]
+    words = [sys.executable, "-P", "-m", "stoker.compat.hog.user_code", "yield", file, str(writing)]
     # Ctrl-C is handled by hog, which ends the yielder: the child inherits SIG_IGN.
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
@@ -145,3 +148,68 @@ def _start(file: str, writing: int) -> int:
         )
     finally:
         signal.signal(signal.SIGINT, handler)
+
+
+# -- output folders --------------------------------------------------------------------------------
+
+
+class Folder(Record):
+    """The folder of one job: INFO, OUT, ERR, and SUCCESS or FAILURE."""
+
+    output_dir: str
+    name: str  # prefix and number
+
+    @property
+    def path(self) -> str:
+        return os.path.join(self.output_dir, self.name)
+
+    def file(self, name: str) -> str:
+        return os.path.join(self.path, name)
+
+    @property
+    def out(self) -> str:
+        return self.file(f"{self.name}.OUT")
+
+    @property
+    def err(self) -> str:
+        return self.file(f"{self.name}.ERR")
+
+    @property
+    def hooks(self) -> str:
+        return self.file("HOOKS")
+
+    def begin(self, gpu: str, command: str) -> None:
+        """Create the folder and INFO before the job runs; removes the markers of an earlier run."""
+        os.makedirs(os.path.dirname(self.out), exist_ok=True)
+        for name in (SUCCESS, FAILURE, "HOOKS"):
+            try:
+                os.unlink(self.file(name))
+            except FileNotFoundError:
+                pass
+        self._write_info("wb", f"{self._header(gpu)}command: {command}\n")
+
+    def finish(
+        self, is_good: bool, code: int, began: datetime.datetime, ended: datetime.datetime
+    ) -> None:
+        self._write_info("ab", f"exit code: {code}\nstarted: {began}\nended: {ended}\n")
+        with open(self.file(SUCCESS if is_good else FAILURE), "wb"):
+            pass
+
+    def has_succeeded(self, command: str) -> bool:
+        """Whether an earlier run of the same command succeeded in this folder."""
+        if not os.path.exists(self.file(SUCCESS)):
+            return False
+        try:
+            with open(self.file("INFO"), "rb") as file:
+                text = os.fsdecode(file.read())
+        except OSError:
+            return False
+        recorded = text.partition("\ncommand: ")[2]
+        return recorded == f"{command}\n" or recorded.startswith(f"{command}\nexit code: 0\n")
+
+    def _header(self, gpu: str) -> str:
+        return f"job name: {self.name}\nran on gpu: {gpu}\n"
+
+    def _write_info(self, mode: str, text: str) -> None:
+        with open(self.file("INFO"), mode) as file:
+            file.write(to_system(text))

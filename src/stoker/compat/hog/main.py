@@ -18,38 +18,20 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
-from stoker.compat.foreground.entry import Command, run_and_exit
+from stoker.compat.foreground.entry import run_and_exit
+from stoker.errors import Error
 
 __all__ = ["hog", "job", "main", "run_jobs"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import argparse
-    from typing import NoReturn, ParamSpec
+    from typing import ParamSpec
 
     P = ParamSpec("P")
 
 
-def main() -> NoReturn:
-    run_and_exit(_load)
-
-
-def _load() -> Command:
-    import stoker.compat.hog.options
-    import stoker.compat.hog.run  # noqa: F401
-
-    return run
-
-
-def run(arguments: list[str]) -> int:
-    from stoker.compat.foreground.jobs import wants_zero
-    from stoker.compat.hog.options import parse
-    from stoker.compat.hog.run import Hog
-
-    options = parse(arguments)
-    if options.result_pipe is not None:
-        return _serve(options)
-    return Hog(options).work().exit_code(wants_zero(options.exit_zero))
+def main() -> None:
+    run_and_exit("stoker.compat.hog.run")
 
 
 def hog(
@@ -81,7 +63,7 @@ def run_jobs(
     RuntimeError after an interrupt. The scheduler runs in a child process, because it handles
     signals and reaps children; it ends with this process.
     """
-    import json
+    import json  # these are slow to import, and the command does not need them
     import subprocess
 
     from stoker.compat.hog.options import gpu_ids, parse
@@ -113,10 +95,8 @@ def run_jobs(
 
 
 def _failed_count(response: bytes) -> int:
-    """The number of failed jobs in the response of `_serve`; raises what it reports."""
+    """The number of failed jobs in the response of the child; raises what it reports."""
     import json
-
-    from stoker.errors import Error
 
     result = json.loads(response) if response else {}
     if "error" in result:
@@ -124,28 +104,6 @@ def _failed_count(response: bytes) -> int:
     if result.get("failed") is None:
         raise RuntimeError("hog was interrupted" if result else "hog was killed")
     return int(result["failed"])
-
-
-def _serve(options: argparse.Namespace) -> int:
-    """The child process of `run_jobs`; writes the result to `--result_pipe`."""
-    import json
-
-    from stoker.compat.foreground.entry import write_all
-    from stoker.compat.hog.run import Hog
-    from stoker.errors import Error
-
-    _end_with_parent()
-    result: dict[str, object]
-    try:
-        summary = Hog(options).work()
-        result = {"failed": None if summary.was_interrupted else summary.failed}
-    except Error as error:
-        result = {"error": error.message, "hint": error.hint}
-    try:
-        write_all(options.result_pipe, json.dumps(result).encode())
-    except BrokenPipeError:
-        pass  # the caller is gone
-    return 0
 
 
 def _flag(name: str, value: str | int | bool) -> list[str]:
@@ -162,14 +120,6 @@ def job(job_name: str, job_instruction: str, output_dir: str, gpu_id: int | str)
     import subprocess
 
     return subprocess.run(["/bin/sh", "-c", job_instruction], check=False).returncode
-
-
-def _end_with_parent() -> None:
-    import signal
-
-    from stoker.supervisor.parent_death import send_at_parent_death
-
-    send_at_parent_death(signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,11 @@
-"""The command line of `hog`, and its lists of GPUs."""
+"""The command line of `hog`, and its lists of GPUs, which may be in a file."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import time
+from collections.abc import Callable
 from typing import NoReturn
 
 from stoker.compat.foreground.gpu_slots import expand_range
@@ -10,6 +13,10 @@ from stoker.errors import Error, UsageError
 
 # The options of gpu-hog: their abbreviations stay valid although new options share prefixes.
 _OLD_NAMES = ("--job_file", "--job_yielder", "--gpus", "--prefix", "--output_dir", "--help")
+
+
+_POLL_SECONDS = 0.5
+_MAX_BYTES = 1 << 16
 
 
 class Unusable(Error):
@@ -113,3 +120,43 @@ def _id(word: str) -> str:
         raise Unusable(
             f"`{word}` is not a GPU ID", "example: --gpus 0,1,2 (or 0-2, or UUIDs)"
         ) from None
+
+
+class GpuFile:
+    """A file of GPU IDs, separated by commas, spaces or newlines; `#` starts a comment."""
+
+    def __init__(self, path: str, per_gpu: int) -> None:
+        self._path = path
+        self._per_gpu = per_gpu
+        self._version: tuple[int, int, int] | None = None  # inode, mtime, size
+        self._last_error = ""
+        self.next_poll = 0.0
+
+    def read(self) -> list[str]:
+        try:
+            with open(self._path, encoding="utf-8") as file:
+                info = os.fstat(file.fileno())
+                self._version = (info.st_ino, info.st_mtime_ns, info.st_size)
+                lines = [line.partition("#")[0] for line in file.read(_MAX_BYTES).splitlines()]
+        except (OSError, ValueError) as error:
+            raise Unusable(f"cannot read the GPU file `{self._path}`: {error}") from None
+        text = " ".join(" ".join(lines).replace(",", " ").split())
+        return gpu_ids(text, self._per_gpu) if text else []
+
+    def read_if_changed(self, warn: Callable[[str], None]) -> list[str] | None:
+        """The slots if the file has changed; an invalid file is reported and ignored."""
+        now = time.monotonic()
+        if now < self.next_poll:
+            return None
+        self.next_poll = now + _POLL_SECONDS
+        try:
+            info = os.stat(self._path)
+            if (info.st_ino, info.st_mtime_ns, info.st_size) == self._version:
+                return None
+            return self.read()
+        except (OSError, Error) as error:
+            reason = error.message if isinstance(error, Error) else str(error)
+            if reason != self._last_error:
+                self._last_error = reason
+                warn(f"the GPU file is ignored: {reason}")
+            return None

@@ -4,26 +4,48 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import os
 import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
 
-from stoker.compat.foreground.entry import write_notice
+from stoker.compat.foreground.entry import write_all, write_notice
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import FIRST_FREED
-from stoker.compat.foreground.job_sources import JobSource, LineJobs
-from stoker.compat.foreground.jobs import End, Job, Summary
-from stoker.compat.hog.gpus import GpuFile, Workers
-from stoker.compat.hog.job_files import FAILURE, SUCCESS, Folder
-from stoker.compat.hog.jobs import YieldedJobs, open_jobs
-from stoker.compat.hog.log import Console
-from stoker.compat.hog.options import Unusable, gpu_ids
-from stoker.compat.hog.user_module import may_define
+from stoker.compat.foreground.jobs import End, Job, JobSource, LineJobs, Summary, wants_zero
+from stoker.compat.hog.console import Console, Workers
+from stoker.compat.hog.jobs import FAILURE, SUCCESS, Folder, YieldedJobs, open_jobs
+from stoker.compat.hog.options import GpuFile, Unusable, gpu_ids, parse
+from stoker.errors import Error
+from stoker.supervisor.parent_death import send_at_parent_death
 
 # A failing hook prevents the job. Its output goes to a separate file, apart from the job's output.
 _WITH_HOOK = '(\n{}\n) >"$HOG_DIR/HOOKS" 2>&1 </dev/null || exit 1\n{}'
+
+
+def run(arguments: list[str]) -> int:
+    options = parse(arguments)
+    if options.result_pipe is not None:
+        return _serve(options)
+    return Hog(options).work().exit_code(wants_zero(options.exit_zero))
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """The child process of `run_jobs` in main.py; writes the result to `--result_pipe`."""
+    send_at_parent_death(signal.SIGTERM)
+    result: dict[str, object]
+    try:
+        summary = Hog(options).work()
+        result = {"failed": None if summary.was_interrupted else summary.failed}
+    except Error as error:
+        result = {"error": error.message, "hint": error.hint}
+    try:
+        write_all(options.result_pipe, json.dumps(result).encode())
+    except BrokenPipeError:
+        pass  # the caller is gone
+    return 0
 
 
 class JobFactory:
@@ -65,7 +87,8 @@ class JobFactory:
             sys.executable,
             "-P",
             "-m",
-            "stoker.compat.hog.call",
+            "stoker.compat.hog.user_code",
+            "call",
             *self._function,
             name,
             command,
@@ -89,18 +112,20 @@ def is_empty(command: str) -> bool:
 
 
 def _find_function(text: str) -> tuple[str, str]:
+    """The file and the name of `--function`. The file is not run: that may allocate GPU memory."""
     path, _, name = text.partition(":")
     name = name or "job"
     try:
         with open(path, "rb") as file:
-            is_defined = may_define(file.read(), name)
+            source = file.read()
+        compile(source, path, "exec", dont_inherit=True)
+    except FileNotFoundError:
+        raise Unusable(f"there is no function file `{path}`") from None
     except OSError as error:
-        if not os.path.exists(path):
-            raise Unusable(f"there is no function file `{path}`") from None
         raise Unusable(f"cannot read `{path}`: {error.strerror}") from None
     except (SyntaxError, ValueError) as error:
         raise Unusable(f"`{path}` is not a valid Python file: {error}") from None
-    if not is_defined:
+    if name.encode() not in source and b"*" not in source:
         raise Unusable(
             f"there is no function `{name}` in `{path}`",
             "use another function with --function FILE.py:NAME",

@@ -3,23 +3,11 @@
 Compatible with iterait/scheduler; also installed as `scheduler.py`.
 """
 
-from __future__ import annotations
-
-from stoker.compat.foreground.entry import Command, run_and_exit
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import NoReturn
+from stoker.compat.foreground.entry import run_and_exit
 
 
-def main() -> NoReturn:
-    run_and_exit(_load)
-
-
-def _load() -> Command:
-    from stoker.compat.schedule.command import run
-
-    return run
+def main() -> None:
+    run_and_exit("stoker.compat.schedule.command")
 
 
 if __name__ == "__main__":

@@ -6,19 +6,19 @@ original, so that published sweeps can be reproduced.
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice, product
 from math import prod
 
-from stoker.compat.foreground.entry import Command, print_bytes, run_and_exit
+from stoker.compat.foreground.entry import print_bytes, run_and_exit
 from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
-    from typing import NoReturn
 
 _MAX_SHUFFLE = 1 << 25  # 128 MiB of numbers, about ten seconds
 _CHECKED = 1 << 18  # commands that are generated before the first is printed
@@ -38,15 +38,8 @@ A pattern of several lines is printed as one line per combination; a shell runs 
 """
 
 
-def main() -> NoReturn:
-    run_and_exit(_load)
-
-
-def _load() -> Command:
-    import argparse  # noqa: F401  slow imports, while Ctrl-C still exits silently
-    import random  # noqa: F401
-
-    return run
+def main() -> None:
+    run_and_exit(__name__)
 
 
 def run(arguments: list[str]) -> int:
@@ -93,7 +86,6 @@ class HyperparameterSearch:
 def build_hyperparameter_search() -> HyperparameterSearch:
     """Build the search from `sys.argv`; `--seed` seeds the global `random` state."""
     import random
-    import sys
 
     flags = _parser().parse_args(sys.argv[1:])
     if flags.seed is not None:
@@ -103,7 +95,7 @@ def build_hyperparameter_search() -> HyperparameterSearch:
 
 
 def _parser() -> argparse.ArgumentParser:
-    import argparse
+    import argparse  # not at the top, where Ctrl-C prints a traceback
 
     parser = argparse.ArgumentParser(
         "simple_hypersearch",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
 
 from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.hog.options import Unusable
@@ -48,3 +50,35 @@ class Console:
 
     def warn(self, text: str) -> None:
         LOGGER.warning("%s", text)
+
+
+class Workers:
+    """Prints the lines of gpu-hog when workers start and exit."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._slots: list[str] = []
+        self._leaving: Counter[str] = Counter()  # workers that exit when their job ends
+
+    def use(self, slots: Sequence[str], busy: Counter[str]) -> None:
+        present, wanted = Counter(self._slots) + self._leaving, Counter(slots)
+        for slot in dict.fromkeys(self._slots):
+            removed = max(0, Counter(self._slots)[slot] - wanted[slot])
+            at_once = min(removed, present[slot] - busy[slot])
+            for _ in range(at_once):
+                self._write(f"(GPU {slot}): exiting")
+            self._leaving[slot] += removed - at_once
+        unmatched = Counter(self._slots)
+        for slot in slots:
+            if unmatched[slot]:
+                unmatched[slot] -= 1
+            elif self._leaving[slot]:
+                self._leaving[slot] -= 1  # it was added again before its job ended
+            else:
+                self._write(f"Worker {slot} starting")
+        self._slots = list(slots)
+
+    def freed(self, slot: str) -> None:
+        if self._leaving[slot]:
+            self._leaving[slot] -= 1
+            self._write(f"(GPU {slot}): exiting")
