@@ -28,7 +28,7 @@ from tests.store.damage import (
     truncate_log,
     zero_pages,
 )
-from tests.store.test_migrations import a_queue_of_schema_3
+from tests.store.older_schema import an_older_queue
 
 Known = dict[int, tuple[bytes, str]]
 JOBS = 150
@@ -116,8 +116,9 @@ def test_repair_of_a_damaged_index_keeps_everything_as_it_was(tmp_path: Path) ->
     db.close()
 
 
+@pytest.mark.usefixtures("older_step")
 def test_repair_of_an_older_schema_without_a_snapshot_migrates_its_rows(tmp_path: Path) -> None:
-    a_queue_of_schema_3(tmp_path)
+    an_older_queue(tmp_path)
     path = tmp_path / "queue.db"
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT rootpage FROM sqlite_master WHERE name = 'jobs_by_state'"
@@ -129,9 +130,9 @@ def test_repair_of_an_older_schema_without_a_snapshot_migrates_its_rows(tmp_path
     done = repair.repair(str(tmp_path), repair.set_aside(str(tmp_path)), [])
     assert (done.salvaged, done.held, done.missing) == (3, 0, ())
     db = open_database(str(tmp_path))
-    assert [job_queries.job(db, id).fair_share_group for id in (1, 2, 3)] == ["", "", "sweep:b"]
+    assert [job_queries.job(db, id).fair_share_group for id in (1, 2, 3)] == ["", "sweep:b", ""]
     estimate = Profiles(db).estimates([1]).of(1)
-    assert estimate is not None and estimate.seconds == 60.0
+    assert estimate is not None and estimate.seconds == 60.0 and estimate.is_steady
     db.close()
 
 

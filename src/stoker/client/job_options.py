@@ -4,7 +4,7 @@ The command line, `#stoker` lines, the Python API, web forms and their documenta
 JOB_OPTIONS. To add an option, add it there, and then:
 
     always              a field of Request or JobSpec (core/model.py), set in `parse_options` below;
-                        a column: store/schema.sql, a step in store/migrations/, store/submit.py,
+                        a column: store/schema.sql, a step in store/upgrades.py, store/submit.py,
                         store/reruns.py
     static types        `Options` (python/options.py), for editors
     in sweep files      RESOURCES (sweeps/spec.py)

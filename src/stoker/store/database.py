@@ -7,7 +7,7 @@ Rules:
 - A process that has the database open never opens the file by other means: closing such a file
   descriptor would release SQLite's locks.
 - A migration is one transaction, including the version number. It happens only while no daemon of
-  another release uses the database (see upgrades.py).
+  another release uses the database (see upgrades.py, which has the steps).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ else:
     except ImportError:
         import sqlite3
 
-SCHEMA_VERSION = 9
+SCHEMA_VERSION = 9  # of schema.sql; the first release has 9 too
 FILE_NAME = "queue.db"
 
 
@@ -314,7 +314,7 @@ def _migrate_as_client(connection: sqlite3.Connection, folder: str, timeout: flo
 
 
 def _migrate(connection: sqlite3.Connection, folder: str) -> None:
-    """Create the schema, or apply the numbered migrations, in one transaction."""
+    """Create the schema, or apply the steps to the current one, in one transaction."""
     # A commit writes whole pages: with small pages, a job takes half the bytes.
     connection.execute("PRAGMA page_size=2048")
     if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
@@ -339,7 +339,7 @@ def _migrate(connection: sqlite3.Connection, folder: str) -> None:
 def create_schema(connection: sqlite3.Connection, version: int, statements: list[str]) -> None:
     """Create the tables of a schema without rows; `statements` are those of an older schema."""
     if version == SCHEMA_VERSION:
-        statements = list(_statements(_script("schema.sql")))
+        statements = list(_statements(_schema()))
     for statement in statements:
         try:
             connection.execute(statement)
@@ -350,7 +350,7 @@ def create_schema(connection: sqlite3.Connection, version: int, statements: list
 
 
 def migrate_to(connection: sqlite3.Connection, target: int) -> None:
-    """Apply the numbered migrations inside the open transaction."""
+    """Apply the steps to schema `target` inside the open transaction."""
     while (version := connection.execute("PRAGMA user_version").fetchone()[0]) < target:
         _step(connection, version)
 
@@ -382,10 +382,12 @@ def newer(folder: str, version: int) -> Broken:
 
 def _step(connection: sqlite3.Connection, version: int) -> None:
     if version == 0:
-        source, target = "schema.sql", SCHEMA_VERSION
+        script, target = _schema(), SCHEMA_VERSION
     else:
-        source, target = os.path.join("migrations", f"{version + 1:04d}.sql"), version + 1
-    for statement in _statements(_script(source)):
+        from stoker.store.upgrades import step_from
+
+        script, target = step_from(version), version + 1
+    for statement in _statements(script):
         connection.execute(statement)
         failpoint("migrate.between_statements")
     if version == 0:
@@ -395,8 +397,8 @@ def _step(connection: sqlite3.Connection, version: int) -> None:
     connection.execute(f"PRAGMA user_version={target}")
 
 
-def _script(name: str) -> str:
-    with open(os.path.join(os.path.dirname(__file__), name), encoding="utf-8") as file:
+def _schema() -> str:
+    with open(os.path.join(os.path.dirname(__file__), "schema.sql"), encoding="utf-8") as file:
         return file.read()
 
 

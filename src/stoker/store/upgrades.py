@@ -1,4 +1,4 @@
-"""Locks for migrations: which process may change the schema of a database, and when.
+"""Steps between schema versions, and locks: which process may migrate a database, and when.
 
 A daemon or a foreground run expects the schema of its release, so the database must not be migrated
 while one of another release uses it. Two advisory locks, taken in this order, ensure that:
@@ -19,12 +19,25 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from stoker.errors import TryLater, Unavailable
+from stoker.errors import Broken, TryLater, Unavailable
+
+# Schema version: the SQL script that leads from it to the next version.
+STEPS: dict[int, str] = {}
 
 MIGRATION_LOCK = "migration.lock"
 _DAEMON_LOCK = "daemon.lock"
 _RUN_LOCK = "run.lock"
 _POLL_SECONDS = 0.01
+
+
+def step_from(version: int) -> str:
+    """Return the script to the next schema version; raises Broken if there is none."""
+    if version not in STEPS:
+        raise Broken(
+            f"the queue has schema {version}, which this Stoker cannot upgrade",
+            "use the Stoker that wrote it, or a new state folder; nothing was changed",
+        )
+    return STEPS[version]
 
 
 @contextmanager
