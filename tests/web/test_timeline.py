@@ -113,18 +113,14 @@ def test_forecast_of_the_queue_is_to_the_right_of_now(new_lab: Callable[..., Lab
     assert ahead[1]["to"] - ahead[1]["from"] == pytest.approx(1800, abs=60)
     assert found["forecast"]["words"] == "no start was compared with its forecast yet"
 
-    # Simulated measurements are shown, and nothing is learned from them.
+    # A simulated GPU has no measurements.
     (gpu,) = json.loads(lab.ok("gpus", "--json"))["gpus"]
     assert gpu["simulated"] is True
-    assert gpu["memory_used_bytes"] == gpu["jobs"][0]["memory_bytes"] > 0
-    lab.wait_until(lambda: "gpu_use" in site.ok(f"/api/jobs/{first}/trace")["series"])
-    series = site.ok(f"/api/jobs/{first}/trace")["series"]
-    assert series["gpu_memory"]["simulated"] is True
-    path = "/api/gpus/SIM-0/trace?hours=0.02"
-    lab.wait_until(lambda: "power" in site.ok(path)["series"])
-    assert site.ok(path)["series"]["power"]["simulated"] is True
+    assert gpu["memory_used_bytes"] is gpu["power_watts"] is gpu["jobs"][0]["memory_bytes"] is None
+    assert "gpu_use" not in site.ok(f"/api/jobs/{first}/trace")["series"]
+    assert site.ok("/api/gpus/SIM-0/trace?hours=0.02")["series"] == {}
     (running,) = site.overview()["running"]
-    assert "(simulated)" in running["run"]["gpu_memory"]
+    assert running["run"]["gpu_memory"] == ""
     assert running["run"]["warnings"] == []
     gate.open()
     assert lab.wait() == 0
@@ -132,7 +128,7 @@ def test_forecast_of_the_queue_is_to_the_right_of_now(new_lab: Callable[..., Lab
     assert (shown["gpu_memory_peak_bytes"], shown["gpu_use_percent"]) == (None, None)
     with closing(sqlite3.connect(lab.state_dir / "traces.db")) as db:
         kinds = {kind for (kind,) in db.execute("SELECT kind FROM tracks")}
-    assert kinds <= {"job_processes"}  # simulated values are stored nowhere
+    assert kinds <= {"job_processes"}
 
 
 def test_wrong_range_is_refused(shared_site: Site) -> None:

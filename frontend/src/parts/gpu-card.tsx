@@ -11,7 +11,7 @@ const GIB = 2 ** 30;
 export const isDrained = (gpu: Gpu) =>
   gpu.state === 'drained' || gpu.state.startsWith('in quarantine');
 
-/** Whether the GPU reports measurements; those of a simulated one are simulated, too. */
+/** Whether the GPU reports measurements; a simulated one does not. */
 export const isMeasured = (gpu: Gpu) =>
   gpu.memory_used_bytes !== null || gpu.utilisation_percent !== null;
 
@@ -89,11 +89,6 @@ export function GpuCard({ gpu, children }: { gpu: Gpu; children?: ComponentChild
           <span>{gpu.power_watts === null ? '– W' : `${gpu.power_watts.toFixed(0)} W`}</span>
           <span>{gpu.temperature_celsius === null ? '– °C' : `${gpu.temperature_celsius} °C`}</span>
           <span>{gpu.slots > 1 ? `${gpu.slots} slots` : ''}</span>
-          {gpu.simulated && (
-            <span class="simulated" title="A simulated GPU: no hardware is measured">
-              simulated values
-            </span>
-          )}
         </p>
       )}
       {!hasMeters && gpu.slots > 1 && (

@@ -29,17 +29,13 @@ export function TraceCharts({
   return (
     <div class="charts">
       {names.map((name) => {
-        const { unit, points, simulated } = series[name]!;
+        const { unit, points } = series[name]!;
         const last = points.findLast((point) => point[1] !== null);
         const label = NAMES[name] ?? name;
         return (
           <figure key={name}>
             <figcaption>
-              {label}{' '}
-              <span class="num dim">
-                {simulated && <span class="simulated">simulated </span>}
-                {inUnit(unit, last?.[1])}
-              </span>
+              {label} <span class="num dim">{inUnit(unit, last?.[1])}</span>
             </figcaption>
             {/* CPU usage of several cores exceeds 100%; its axis shows at least one full core. */}
             <Chart

@@ -159,6 +159,8 @@ function GpuTraces({ gpu, hours }: { gpu: Gpu; hours: string }) {
   return hasAny ? (
     <TraceCharts series={traces.data.series} height={110} max={{ gpu_memory: gpu.memory_bytes }} />
   ) : (
-    <p class="dim">No measurements yet</p>
+    <p class="dim">
+      {gpu.simulated ? 'A simulated GPU has no measurements' : 'No measurements yet'}
+    </p>
   );
 }

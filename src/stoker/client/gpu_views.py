@@ -8,14 +8,7 @@ from stoker.core.formats.shell_words import display
 from stoker.core.formats.sizes import format_size
 from stoker.core.gpus.occupancy import Occupancy, describe, occupancy_of
 from stoker.core.gpus.sample import GpuSample
-from stoker.core.gpus.simulated_use import (
-    JobOnGpu,
-    SimulatedUse,
-    is_simulated,
-    simulated_memory,
-    simulated_use,
-)
-from stoker.core.model import MPS, TIME, Device
+from stoker.core.model import MPS, SIMULATED, TIME, Device
 from stoker.core.policy.eligible import is_named
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE
@@ -40,7 +33,6 @@ if TYPE_CHECKING:
 
 # How long `gpus` shows why MPS failed on a GPU that is not set up for it.
 _SHOW_FAILURE_SECONDS = 3600.0
-_SIMULATED_SECONDS = 5.0
 
 
 class MpsView(Record):
@@ -72,28 +64,24 @@ class GpuView(Record):
     closed: str | None  # why no job starts on it
     mps: MpsView | None = None  # None: MPS is not used
     reserved_for: int | None = None  # the waiting job for which the policy keeps it
-    # What a simulated GPU seems to do. Only for display: decisions read `sample`.
-    simulated: SimulatedUse | None = None
 
     def memory_words(self) -> str:
-        if self.simulated is not None:
-            return f"{self.simulated.memory / 2**30:.1f}/{format_size(self.device.memory)}"
         if self.sample is None:
             return "-"
         total = self.sample.total - self.sample.reserved
         return f"{self.sample.used / 2**30:.1f}/{format_size(total)}"
 
     def load_words(self) -> str:
-        shown = self.sample or self.simulated
-        return "-" if shown is None or shown.utilisation is None else f"{shown.utilisation}%"
+        sample = self.sample
+        return "-" if sample is None or sample.utilisation is None else f"{sample.utilisation}%"
 
     def temperature_words(self) -> str:
         """`45 C 320 W`: temperature and power."""
-        shown = self.sample or self.simulated
-        if shown is None or shown.temperature is None:
+        sample = self.sample
+        if sample is None or sample.temperature is None:
             return "-"
-        power = "" if shown.power is None else f" {shown.power:.0f} W"
-        return f"{shown.temperature} C{power}"
+        power = "" if sample.power is None else f" {sample.power:.0f} W"
+        return f"{sample.temperature} C{power}"
 
     def user_words(self) -> list[str]:
         """A line for each job, other process and lease on the GPU."""
@@ -127,14 +115,11 @@ class GpuView(Record):
 
     def _memory_of(self, job: JobRow) -> int | None:
         """The memory that a job uses on this GPU; None if it is not known."""
-        if self.simulated is not None:
-            return simulated_memory(_simulated_job(job), self.device.memory, _simulated_now())
         return self.occupancy.ours.get(job.attempt or 0) if self.occupancy else None
 
     def as_json(self) -> dict[str, Any]:
         device = self.device
-        sample = self.sample or self.simulated
-        used = self.simulated.memory if self.simulated else self.sample and self.sample.used
+        sample = self.sample
         return {
             "index": device.number,
             "uuid": device.uuid,
@@ -151,8 +136,8 @@ class GpuView(Record):
             "state": self.state,
             "reserved_for": self.reserved_for,
             "memory_bytes": device.memory,
-            "simulated": self.simulated is not None,
-            "memory_used_bytes": used,
+            "simulated": device.uuid.startswith(SIMULATED),
+            "memory_used_bytes": sample.used if sample else None,
             "utilisation_percent": sample.utilisation if sample else None,
             "power_watts": sample.power if sample else None,
             "temperature_celsius": sample.temperature if sample else None,
@@ -182,8 +167,7 @@ def load_gpu_views(db: Database, settings: Settings) -> tuple[list[GpuView], str
     shares = device_settings.device_shares(db)
     if settings.devices or not has_driver():
         devices = known_devices(db, settings)
-        views = [_make_view(d, None, active, None, (), decisions) for d in devices]
-        return [_simulate(view) for view in views], None
+        return [_make_view(d, None, active, None, (), decisions) for d in devices], None
     sample = sample_once()
     if sample.gpus is None:
         devices = load_devices(db)
@@ -229,26 +213,6 @@ def _leases(gpu: GpuSample, own_pid: int | None) -> tuple[tuple[Holder, ...], Er
 def lease_problem(gpu: GpuSample, settings: Settings) -> Error | None:
     """Why no job can lease a GPU although no job has it; None if there is no such reason."""
     return _leases(gpu, daemon_pid(settings.state_dir))[1] if settings.leases else None
-
-
-def _simulate(view: GpuView) -> GpuView:
-    """The same GPU with simulated measurements, if it is a simulated one."""
-    device = view.device
-    if not is_simulated(device.uuid):
-        return view
-    jobs = [_simulated_job(job) for job in view.jobs]
-    return view._replace(
-        simulated=simulated_use(device.uuid, device.memory, jobs, _simulated_now())
-    )
-
-
-def _simulated_job(job: JobRow) -> JobOnGpu:
-    return JobOnGpu(job.id, job.started_at or _simulated_now(), job.claim)
-
-
-def _simulated_now() -> float:
-    """Now, in steps, so that a view does not change with every unrelated event."""
-    return time.time() // _SIMULATED_SECONDS * _SIMULATED_SECONDS
 
 
 def load_mps_view(device: Device, active: list[JobRow]) -> MpsView | None:

@@ -49,7 +49,7 @@ def _of_gpus(db: Database, settings: Settings) -> Iterator[Metric]:
         ("power_watts", "stoker_gpu_power_watts", "Power of the GPU."),
         ("temperature_celsius", "stoker_gpu_temperature_celsius", "Temperature of the GPU."),
     ):
-        values = tuple((labels, row[key]) for labels, row in rows if not _is_made_up(row, key))
+        values = tuple((labels, row[key]) for labels, row in rows)
         yield Metric(name, "gauge", text, values)
     text = "The state of the GPU, in the label."
     states = tuple(({**_labels(view), "state": view.state}, 1) for view in views)
@@ -62,11 +62,6 @@ def _of_gpus(db: Database, settings: Settings) -> Iterator[Metric]:
     text = "GPU memory of processes that are not of this queue, by user."
     yield Metric("stoker_other_gpu_memory_bytes", "gauge", text, tuple(_other_memory(views)))
     yield from _of_history(db, settings)
-
-
-def _is_made_up(row: dict[str, object], key: str) -> bool:
-    """Whether a value is a simulated measurement."""
-    return bool(row["simulated"]) and key != "memory_bytes"
 
 
 def _labels(view: GpuView) -> dict[str, object]:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 
 from stoker.client.job_progress import job_progress
 from stoker.client.job_usage import running_use
-from stoker.client.simulated_usage import simulated_job_memory
-from stoker.core.formats.sizes import format_size
 from stoker.core.record import Record
 from stoker.core.states import STARTED
 from stoker.settings import Settings
@@ -94,14 +92,6 @@ def run_view(
             gpu_memory_words=use.gpu_memory_words(),
             warnings=use.warnings,
         )
-        is_measured = use.usage.gpu_memory is not None
-        simulated = None if is_measured else simulated_job_memory(db, settings, row)
-        if simulated is not None:  # only for display: it causes no warnings
-            asked = use.requested.gpu_memory
-            words = f"{format_size(simulated)} (simulated)"
-            if asked is not None:
-                words += f" of {format_size(asked)}"
-            view = view._replace(gpu_memory=simulated, gpu_memory_words=words)
     return view
 
 

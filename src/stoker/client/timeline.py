@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from stoker.client.gpu_history import GpuHistory, RecordedGpu, recorded_gpus
 from stoker.client.wait_reasons import QueueView
 from stoker.core.gpus.gpu_time import Block, cover, sum_of
-from stoker.core.gpus.simulated_use import is_simulated
 from stoker.core.gpus.timeline import (
     Bar,
     Run,
@@ -22,6 +21,7 @@ from stoker.core.gpus.timeline import (
     merge_short,
     words_of,
 )
+from stoker.core.model import SIMULATED
 from stoker.core.policy.forecast import LikelyRun
 from stoker.core.policy.forecast_error import past_error
 from stoker.daemon.status import daemon_pid
@@ -112,7 +112,7 @@ def _gpu_json(gpu: RecordedGpu, blocks: list[Block], shown: list[Bar]) -> dict[s
     history = GpuHistory(gpu.number, gpu.visible, gpu.uuid, sum_of(blocks))
     return {
         **history.as_json(),
-        "simulated": is_simulated(gpu.uuid),
+        "simulated": gpu.uuid.startswith(SIMULATED),
         "blocks": [_bar_json(bar) for bar in shown],
     }
 

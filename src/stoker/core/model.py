@@ -157,6 +157,9 @@ class RunningJob(Record):
     share: str = ""  # mps: it runs under MPS
 
 
+SIMULATED = "SIM-"  # the start of the UUIDs of simulated GPUs
+
+
 class Device(Record):
     """One GPU. `visible` is what goes into CUDA_VISIBLE_DEVICES; `slots` jobs may share it."""
 

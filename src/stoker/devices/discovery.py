@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from stoker.core.gpus.sample import GpuSample
-from stoker.core.model import Device
+from stoker.core.model import SIMULATED, Device
 from stoker.errors import UsageError
 
 _DRIVER_FOLDER = "/proc/driver/nvidia/gpus"
@@ -71,7 +71,9 @@ def simulated(text: str) -> tuple[Device, ...]:
             raise UsageError(f"{text} simulated GPUs are more than the {_MAX_SIMULATED} allowed")
         text = ",".join(str(index) for index in range(int(text)))
     return tuple(
-        device._replace(model="simulated", uuid=f"SIM-{device.visible}", memory=_SIMULATED_MEMORY)
+        device._replace(
+            model="simulated", uuid=SIMULATED + device.visible, memory=_SIMULATED_MEMORY
+        )
         for device in parse_devices(text)
     )
 

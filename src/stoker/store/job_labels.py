@@ -1,4 +1,4 @@
-"""Names and memory of many jobs at once, for the timeline of GPUs."""
+"""Names and states of many jobs at once, for the timeline of GPUs."""
 
 from __future__ import annotations
 
@@ -17,24 +17,19 @@ class JobLabel(Record):
 
     title: str
     state: str
-    claim: int | None  # bytes that its newest attempt reserved on each GPU
-    started_at: float | None
 
 
 def job_labels(db: Database, ids: Iterable[int]) -> dict[int, JobLabel]:
     """Return the jobs that still exist, by id."""
     rows = db.execute(
-        "SELECT j.id, j.name, j.argv, j.shell, j.state, a.claim, a.started_at"
-        " FROM jobs j LEFT JOIN attempts a ON a.id = j.attempt"
-        " WHERE j.id IN (SELECT value FROM json_each(?))",
+        "SELECT id, name, argv, shell, state FROM jobs"
+        " WHERE id IN (SELECT value FROM json_each(?))",
         (id_list(ids),),
     )
     return {
         id: JobLabel(
             title=(maybe_text(name) or display(unpack_words(argv), bool(shell)))[:_MAX_CHARACTERS],
             state=state,
-            claim=claim,
-            started_at=started_at,
         )
-        for id, name, argv, shell, state, claim, started_at in rows
+        for id, name, argv, shell, state in rows
     }

@@ -408,7 +408,7 @@ class Gpu(BaseModel):
     numa_node: int | None
     near_cpus: str = Field(description="the CPUs near it, as 0-15,32-47; empty with one NUMA node")
     nvlink: list[str] = Field(description="UUIDs of the GPUs that NVLink connects with it")
-    simulated: bool = Field(description="its measurements are simulated, too")
+    simulated: bool = Field(description="it has no measurements")
     memory_bytes: int | None
     memory_used_bytes: int | None
     utilisation_percent: int | None
@@ -586,7 +586,6 @@ class PointsAnswer(Answer):
 class Series(BaseModel):
     unit: str
     points: list[list[float | None]]
-    simulated: bool = Field(False, description="of a simulated GPU: computed, not measured")
 
 
 class TraceAnswer(Answer):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
@@ -16,9 +15,7 @@ from stoker.client.metric_cache import MAX_POINTS
 from stoker.client.operator_metrics import metrics_text
 from stoker.client.queue import Queue
 from stoker.client.reports import source_of_job
-from stoker.client.simulated_usage import simulated_gpu_trace, simulated_job_trace
 from stoker.core.formats.prometheus import CONTENT_TYPE
-from stoker.core.gpus.simulated_use import is_simulated
 from stoker.errors import NotFound
 from stoker.store import job_queries
 from stoker.sweep_control.clone import form_of_sweep
@@ -234,8 +231,7 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         job_queries.job(queue.db, id)
-        found = usage.job_trace(queue.settings.state_dir, id, points)
-        return {**found, **simulated_job_trace(queue.db, queue.settings, id, points)}
+        return usage.job_trace(queue.settings.state_dir, id, points)
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
 
@@ -263,9 +259,6 @@ async def gpu_trace(
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         actions.check_gpu(queue, uuid)
-        if is_simulated(uuid):
-            since = time.time() - hours * 3600
-            return simulated_gpu_trace(queue.db, queue.settings, uuid, since, points)
         return usage.gpu_trace(queue.settings.state_dir, uuid, hours, points)
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})

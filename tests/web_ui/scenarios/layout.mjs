@@ -52,12 +52,6 @@ export default async ({ fake, page, open, until, assert }) => {
     'a GPU without processes has no empty list',
   );
 
-  // The values of a simulated GPU are marked.
-  Object.assign(fake.gpus[0], { model: 'simulated', simulated: true });
-  fake.publish([]);
-  await open('/gpus');
-  await page.waitForSelector('.gpu >> text=simulated values');
-
   await open('/history');
   await page.waitForSelector('[data-id="11"]');
   const fields = await boxes('.filters input, .filters select');

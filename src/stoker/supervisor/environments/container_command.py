@@ -12,7 +12,7 @@ import os
 
 from stoker.core.activation import APPTAINER, DOCKER, PODMAN, Activation, parse_mount
 from stoker.core.formats.byte_text import to_system
-from stoker.core.model import Context
+from stoker.core.model import SIMULATED, Context
 from stoker.core.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF
 from stoker.supervisor.environments.container_engines import (
     QUEUE_LABEL,
@@ -26,7 +26,6 @@ from stoker.supervisor.spawn import Environment, StartFailed
 # tini, the first process of a docker container, then signals all processes of a pipeline.
 _GROUP_SIGNALS = "TINI_KILL_PROCESS_GROUP=1"
 _INIT_OF_PODMAN = ("/usr/libexec/podman/catatonit", "/usr/lib/podman/catatonit")
-_SIMULATED = "SIM-"  # the start of the UUIDs of simulated GPUs
 # Set for the process of the engine, or only meaningful on the host.
 _NOT_PASSED = frozenset({"PATH", "NVIDIA_VISIBLE_DEVICES"})
 
@@ -117,7 +116,7 @@ def _device_names(order: Order) -> list[str]:
     """The GPUs of a job as engines name them; none if they are simulated."""
     uuids = _uuids(order)
     if len(uuids) == len(order.devices):
-        return [uuid for uuid in uuids if not uuid.startswith(_SIMULATED)]
+        return [uuid for uuid in uuids if not uuid.startswith(SIMULATED)]
     if not os.path.exists("/dev/nvidiactl"):
         return []
     return [index for index in order.env.get("STOKER_GPUS", "").split(",") if index]
