@@ -11,6 +11,7 @@ from stoker.core.states import ACTIVE, FINAL
 from stoker.store import attempts, history, job_queries, waited_jobs
 from stoker.store.database import Database
 from stoker.store.interrupted_jobs import interrupted
+from stoker.store.job_table import Filters, JobTable
 from tests.store.builders import a_spec, a_store, add
 
 
@@ -38,6 +39,8 @@ def test_queries_show_what_the_daemon_will_record(
     assert [row.id for row in job_queries.jobs_in_states(db, ACTIVE, 9)] == [current]
     assert [row.id for row in job_queries.jobs_in_states(db, FINAL, 9)] == [lost]
     assert [row.id for row in job_queries.jobs_in_states(db, ("queued",), 9)] == [again, waiting]
+    assert JobTable(db, Filters(states=("queued",))).ids(limit=9) == [waiting, again]
+    assert JobTable(db, Filters(states=FINAL)).ids(limit=9) == [lost]
     assert job_queries.select(db, parse_selector("running")) == [current]
     assert job_queries.select(db, parse_selector("queued")) == [again, waiting]
     assert job_queries.unfinished(db, [lost, again, current], 9) == [again, current]

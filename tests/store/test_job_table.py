@@ -16,7 +16,7 @@ from stoker.core.formats.filter_text import FilterText
 from stoker.errors import UsageError
 from stoker.store import changes, job_metrics, notes
 from stoker.store.database import Database, open_database
-from stoker.store.history import Filters
+from stoker.store.job_table import Filters
 from tests.store.builders import a_spec, a_store, add
 
 _STATES = ["queued", "running", "done", "failed", "failed", "lost", "cancelled", "done"]

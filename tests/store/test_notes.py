@@ -7,7 +7,7 @@ from pathlib import Path
 from stoker.core.formats.selectors import parse_selector
 from stoker.store import backups, changes, job_queries, notes, repair, sweeps
 from stoker.store.database import Database, open_database
-from stoker.store.history import Filters, history_page
+from stoker.store.job_table import Filters, JobTable
 from stoker.store.notes import JOB, SWEEP
 from stoker.store.submit import context_id
 from tests.store.builders import CONTEXT, a_spec, a_store, add
@@ -68,10 +68,11 @@ def test_stars_select_jobs_and_filter_the_history(tmp_path: Path) -> None:
         assert notes.set_star(db, JOB, [1, 3], True) == 2
         assert notes.set_star(db, JOB, [3], True) == 0
     assert job_queries.select(db, parse_selector("starred")) == [1, 3]
-    assert history_page(db, Filters(starred=True), None, 10) == ([3, 1], 0)
-    assert history_page(db, Filters(starred=True, name="a"), None, 10) == ([1], 0)
-    assert history_page(db, Filters(starred=True, tag="t"), None, 10) == ([1], 0)
-    assert [r.id for r in job_queries.jobs_in_states(db, ("queued",), 9, starred=True)] == [1, 3]
+    assert JobTable(db, Filters(starred=True)).ids(limit=10) == [3, 1]
+    assert JobTable(db, Filters(starred=True, name="a")).ids(limit=10) == [1]
+    assert JobTable(db, Filters(starred=True, tag="t")).ids(limit=10) == [1]
+    queued = Filters(states=("queued",), starred=True)
+    assert JobTable(db, queued).ids([("id", False)], limit=9) == [1, 3]
     with db.transaction():
         assert notes.set_star(db, JOB, [1, 2], False) == 1
     assert notes.starred(db, JOB, [1, 2, 3]) == {3}

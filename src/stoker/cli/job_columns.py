@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from stoker.cli.output import notice, plural, table
-from stoker.client.job_filter import select_or_sweep
 from stoker.client.job_metrics import store_metrics
 from stoker.client.job_tables import JobSelection, cell_words, job_selection
 from stoker.client.queue import Queue
 from stoker.client.reports import JobFiles
-from stoker.core.formats.command_line import Parsed
-from stoker.store import job_metrics, job_queries
-from stoker.store.history import Filters
+from stoker.store import job_metrics
 from stoker.store.job_columns import find_column
 from stoker.store.job_queries import JobRow
-from stoker.store.job_table import among
+from stoker.store.job_table import Filters, JobTable, Order
 
 _MANY = 1000  # finished jobs whose reports take a noticeable time to read
 
 
-def matching_rows(
-    queue: Queue, parsed: Parsed, states: tuple[str, ...] | None, backend: str | None, limit: int
-) -> list[JobRow]:
-    """The jobs that options and `--where` select: in the order of `--sort`, or the newest last.
-
-    Raises UsageError.
-    """
-    filters = Filters(
-        states=states,
-        tag=parsed["tag"],
-        name=parsed["name"],
-        backend=backend,
-        starred=bool(parsed["starred"]),
-    )
-    selection = job_selection(parsed["where"] or (), parsed["sort"], filters)
-    if parsed.words:
-        chosen = among(select_or_sweep(queue, parsed.words))
-        selection = selection._replace(conditions=[*selection.conditions, chosen])
+def filtered_table(
+    queue: Queue, filters: Filters, where: Iterable[str], sort: str | None
+) -> tuple[JobTable, Order]:
+    """The jobs that filters and `--where` select, and the order of `--sort`. Raises UsageError."""
+    selection = job_selection(where, sort, filters)
     _read_metrics(queue, selection, ())
-    ids = selection.table(queue.db).ids(selection.order.columns, before=None, offset=0, limit=limit)
-    return job_queries.jobs(queue.db, ids if parsed["sort"] is not None else ids[::-1])
+    return selection.table(queue.db), selection.order.columns
 
 
 def values_of(queue: Queue, text: str, ids: list[int]) -> dict[int, dict[str, object]]:

@@ -8,6 +8,7 @@ from stoker.client.queue import Queue
 from stoker.errors import NotFound
 
 _MAX_FOUND = 10_000  # jobs whose command contains a text
+_MAX_SEARCHED = 20_000  # the newest jobs
 
 
 def select_or_sweep(queue: Queue, words: Iterable[str]) -> list[int]:
@@ -31,13 +32,13 @@ def select_or_sweep(queue: Queue, words: Iterable[str]) -> list[int]:
 def matching_jobs(queue: Queue, words: Iterable[str]) -> list[int]:
     """The ids of matching jobs, the newest first. A word that selects no job is searched in names
     and commands. Raises UsageError for a word that is not a selector."""
-    from stoker.store.history import Filters, history_page
+    from stoker.store.job_table import Filters, JobTable
 
     ids: set[int] = set()
     for word in words:
         try:
             ids.update(select_or_sweep(queue, [word]))
         except NotFound:
-            found, _ = history_page(queue.db, Filters(text=word), None, _MAX_FOUND)
-            ids.update(found)
+            filters = Filters(text=word, newest=_MAX_SEARCHED)
+            ids.update(JobTable(queue.db, filters).ids(limit=_MAX_FOUND))
     return sorted(ids, reverse=True)

@@ -18,10 +18,9 @@ from stoker.results.export import short
 from stoker.results.table import Table, directions
 from stoker.store import job_columns
 from stoker.store.database import Database
-from stoker.store.history import Filters
-from stoker.store.job_columns import BYTES, SECONDS, TIME, column, find_column
-from stoker.store.job_filter_sql import Condition, compile_filter
-from stoker.store.job_table import Functions, JobTable
+from stoker.store.job_columns import BYTES, SECONDS, TIME, Condition, column, find_column
+from stoker.store.job_filter_sql import compile_filter
+from stoker.store.job_table import Filters, Functions, JobTable
 
 DEFAULT_ORDER = "-id"
 MAX_EXPORTED = 200_000

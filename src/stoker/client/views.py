@@ -405,41 +405,6 @@ def signal_words(number: int) -> str:
         return f"killed by signal {number}"
 
 
-def listed_jobs(
-    db: Database,
-    *,
-    states: tuple[str, ...] | None,
-    limit: int,
-    tag: str | None = None,
-    name: str | None = None,
-    backend: str | None = None,
-    starred: bool = False,
-) -> list[JobRow]:
-    """The jobs of `ls`: those in `states`, or unfinished jobs and the latest finished ones.
-
-    `backend`: only jobs there; "" is this host, None any place.
-    """
-
-    def find(states: tuple[str, ...], limit: int, newest_first: bool) -> list[JobRow]:
-        return job_queries.jobs_in_states(
-            db,
-            states,
-            limit,
-            tag=tag,
-            name=name,
-            backend=backend,
-            starred=starred,
-            newest_first=newest_first,
-        )
-
-    if states is not None:
-        return find(states, limit, True)[::-1]
-    with db.reading():
-        current = find((*ACTIVE, *WAITING), limit, False)
-        recent = find(FINAL, max(0, limit - len(current)), True)
-    return sorted([*recent, *current], key=lambda row: row.id)
-
-
 def daemon_facts(db: Database, settings: Settings) -> dict[str, Any]:
     folder = settings.state_dir
     pid = daemon_pid(folder)

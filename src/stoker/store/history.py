@@ -1,123 +1,20 @@
-"""Ids of the jobs to show: pages of history, the first waiting jobs, the last finished jobs.
+"""Ids of the jobs of an overview: the first waiting jobs, the last finished jobs.
 
 Each function reads a bounded number of rows, regardless of the size of the database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from heapq import merge
+from collections.abc import Iterable
 from itertools import islice
 
-from stoker.core.formats.byte_text import to_bytes, to_text
-from stoker.core.record import Record
-from stoker.core.states import FINAL, QUEUED, STATES
-from stoker.store import notes, ready_jobs
+from stoker.core.formats.byte_text import to_text
+from stoker.core.states import FINAL, QUEUED
+from stoker.store import ready_jobs
 from stoker.store.database import Database
 from stoker.store.interrupted_jobs import interrupted
 
-# The maximum number of rows that one page scans for its filters; the next page continues there.
-_MAX_SCANNED = 20_000
 _ENDED_OF_EACH = 50
-_MAX_ID = 1 << 62
-
-
-class Filters(Record):
-    states: tuple[str, ...] | None = None
-    tag: str | None = None
-    name: str | None = None
-    sweep: int | None = None
-    text: str | None = None  # in command or name, in any case
-    backend: str | None = None  # "" is this host
-    starred: bool = False  # only jobs with a star
-
-
-def history_page(
-    db: Database, filters: Filters, before: int | None, limit: int
-) -> tuple[list[int], int]:
-    """Return jobs, newest first, and the value of `before` for the next page (0: no more)."""
-    found: list[int] = []
-    last = 0
-    walk = _candidates(db, filters, _MAX_ID if before is None else before)
-    for scanned, job in enumerate(walk):
-        if len(found) == limit or scanned == _MAX_SCANNED:
-            return found, last
-        last = job
-        if _fits(db, filters, job):
-            found.append(job)
-    return found, 0
-
-
-def _candidates(db: Database, filters: Filters, before: int) -> Iterator[int]:
-    """Yield ids in descending order from the most selective index; `_fits` checks the rest."""
-    if filters.name is not None:
-        yield from _column(
-            db,
-            "SELECT id FROM jobs WHERE name = ? AND id < ? ORDER BY id DESC",
-            (to_bytes(filters.name), before),
-        )
-    elif filters.starred:
-        yield from _column(
-            db,
-            "SELECT job FROM job_annotations WHERE starred = 1 AND job < ? ORDER BY job DESC",
-            (before,),
-        )
-    elif filters.tag is not None:
-        yield from _column(
-            db,
-            "SELECT job FROM tags WHERE tag = ? AND job < ? ORDER BY job DESC",
-            (to_bytes(filters.tag), before),
-        )
-    elif filters.sweep is not None:
-        sql = (
-            "SELECT id FROM jobs INDEXED BY jobs_by_sweep WHERE sweep = ? AND state = ?"
-            " AND id < ? ORDER BY id DESC"
-        )
-        states = filters.states or STATES
-        walks = [_column(db, sql, (filters.sweep, state, before)) for state in states]
-        yield from merge(*walks, reverse=True)
-    elif filters.states is not None:
-        sql = "SELECT id FROM jobs WHERE state = ? AND id < ? ORDER BY id DESC"
-        walks = [_column(db, sql, (state, before)) for state in filters.states]
-        yield from merge(*walks, reverse=True)
-    else:
-        yield from _column(db, "SELECT id FROM jobs WHERE id < ? ORDER BY id DESC", (before,))
-
-
-def _column(db: Database, sql: str, values: tuple[object, ...]) -> Iterator[int]:
-    for row in db.execute(sql, values):
-        yield int(row[0])
-
-
-def _fits(db: Database, filters: Filters, job: int) -> bool:
-    row = db.execute(
-        "SELECT state, name, sweep, argv, (SELECT backend FROM request_groups WHERE id ="
-        " request_group) FROM jobs WHERE id = ?",
-        (job,),
-    ).fetchone()
-    if row is None:
-        return False
-    state, name, sweep, argv, backend = row
-    if filters.backend is not None and backend != filters.backend:
-        return False
-    if filters.states is not None and state not in filters.states:
-        return False
-    if filters.sweep is not None and sweep != filters.sweep:
-        return False
-    # The candidates are by one of these.
-    if filters.starred and not notes.is_starred(db, notes.JOB, job):
-        return False
-    if filters.tag is not None:
-        tagged = "SELECT 1 FROM tags WHERE tag = ? AND job = ?"
-        if db.value(tagged, (to_bytes(filters.tag), job)) is None:
-            return False
-    if not filters.text:
-        return True
-    wanted = filters.text.lower()
-    return any(wanted in to_text(one).lower() for one in (argv, name) if one is not None)
-
-
-# -- the overview ---------------------------------------------------------------------------------
 
 
 def ready(db: Database, limit: int) -> list[int]:

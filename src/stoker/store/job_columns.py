@@ -6,7 +6,6 @@ and `param.NAME` exist for every name; see `job_metrics.py` for the metrics.
 
 from __future__ import annotations
 
-from stoker.core.formats.filter_text import unknown_column
 from stoker.core.record import Record
 from stoker.core.states import FINAL, STARTED, WAITING
 
@@ -36,6 +35,14 @@ STATE = (
     " WHERE key = CAST(j.id AS TEXT)), j.state) ELSE j.state END"
 )
 _CAUSE = f"coalesce(j.cause, CASE WHEN j.state IN ({FINAL_LIST}) THEN a.cause END)"
+
+
+class Condition(Record):
+    """SQL that is 0 or 1 for a job, its parameters, and the tables that it needs."""
+
+    sql: str
+    values: dict[str, object]
+    joins: str
 
 
 class JobColumn(Record):
@@ -119,6 +126,8 @@ def find_column(name: str) -> str:
     """Return the name of a column; raises UsageError with a suggestion."""
     if is_column(name):
         return name
+    from stoker.core.formats.filter_text import unknown_column
+
     unknown_column(name, [*COLUMNS, "metric.NAME", "param.NAME"], _OTHER_NAMES)
 
 

@@ -28,6 +28,7 @@ from stoker.store.job_columns import (
     TEXT,
     TIME,
     WORD,
+    Condition,
     column,
     find_column,
 )
@@ -49,14 +50,6 @@ _KIND_WORDS = {
 }
 _MAX_INT = 2**63 - 1
 _LARGEST = 10**300  # a float can have it
-
-
-class Condition(Record):
-    """SQL that is 0 or 1 for a job, its parameters, and the tables that it needs."""
-
-    sql: str
-    values: dict[str, object]
-    joins: str
 
 
 class _Operand(Record):
@@ -338,19 +331,3 @@ def _is_number(one: _Operand) -> bool:
 
 def _tagged(condition: str) -> str:
     return f"EXISTS (SELECT 1 FROM tags WHERE tags.job = j.id AND {condition})"
-
-
-def floor_divided(left: float | None, right: float | None) -> float | None:
-    """`//` for SQL; None for missing values and division by zero."""
-    try:
-        return None if left is None or right is None else left // right
-    except (ZeroDivisionError, OverflowError):
-        return None
-
-
-def remainder(left: float | None, right: float | None) -> float | None:
-    """`%` for SQL, as Python computes it."""
-    try:
-        return None if left is None or right is None else left % right
-    except (ZeroDivisionError, OverflowError):
-        return None

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from stoker.core.formats.byte_text import to_bytes, to_text, unpack_words
-from stoker.core.formats.command_params import command_params
 from stoker.core.record import Record
-from stoker.store.database import Database
-from stoker.store.history import Filters
+from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
+from stoker.store.database import Database, id_list
 from stoker.store.interrupted_jobs import interrupted
-from stoker.store.job_columns import COMMAND, STATE, TAGS, column, joins_of
-from stoker.store.job_filter_sql import Condition, floor_divided, remainder
+from stoker.store.job_columns import COMMAND, STATE, TAGS, Condition, column, joins_of
 
+Order = list[tuple[str, bool]]  # columns, each with whether it is descending
+NEWEST_FIRST: Order = [("id", True)]
 _DETAILED = ("exit", "start_failed", "environment_failed", "preempted")  # shown with their detail
 _MAX_GROUPS = 1000
 _USED = (
@@ -29,47 +29,90 @@ class Functions(Record):
     result: Callable[[str, str | None, int | None, str | None], str | None]
 
 
+class Filters(Record):
+    """What every list of jobs can be narrowed by."""
+
+    states: tuple[str, ...] | None = None
+    tag: str | None = None
+    name: str | None = None
+    sweep: int | None = None
+    text: str | None = None  # in command or name, in any case
+    backend: str | None = None  # "" is this host
+    starred: bool = False  # only jobs with a star
+    among: list[int] | None = None  # only these jobs
+    newest: int | None = None  # only jobs with one of this many latest ids
+
+
 class JobTable:
-    """The jobs that match filters and conditions."""
+    """The jobs that filters and conditions select. Only compiled conditions, orders and values of
+    columns need `functions`."""
 
     def __init__(
         self,
         db: Database,
         filters: Filters,
-        conditions: list[Condition],
-        now: float,
-        functions: Functions,
+        conditions: Iterable[Condition] = (),
+        now: float = 0.0,
+        functions: Functions | None = None,
     ) -> None:
         self._db = db
+        self._filters = filters
+        self._is_plain = not conditions
         self._conditions = [*_of_filters(filters), *conditions]
-        self._now = now
-        boots = {str(job): after for job, (_, after) in interrupted(db).items()}
-        self._boots = json.dumps(boots)
+        self._next_states = {job: after for job, (_, after) in interrupted(db).items()}
         # With such jobs every row is read: their state is not that of the index.
-        self._source = f"(SELECT {_USED}, {STATE} AS state FROM jobs j) j" if boots else "jobs j"
+        self._source = "jobs j"
+        if self._next_states:
+            self._source = f"(SELECT {_USED}, {STATE} AS state FROM jobs j) j"
+        self._values: dict[str, object] = {"now": now, "boots": json.dumps(self._next_states)}
         create = db.connection.create_function
-        create("stoker_command", 2, functions.command, deterministic=True)
-        create("stoker_result", 4, functions.result, deterministic=True)
-        create("stoker_param", 3, _command_param, deterministic=True)
-        create("stoker_floor", 2, floor_divided, deterministic=True)
-        create("stoker_rest", 2, remainder, deterministic=True)
         create("stoker_has", 3, _has_text, deterministic=True)
+        if functions is not None:
+            create("stoker_command", 2, functions.command, deterministic=True)
+            create("stoker_result", 4, functions.result, deterministic=True)
+            create("stoker_param", 3, _command_param, deterministic=True)
+            create("stoker_floor", 2, _floor_divided, deterministic=True)
+            create("stoker_rest", 2, _remainder, deterministic=True)
 
     def ids(
-        self, order: list[tuple[str, bool]], *, before: int | None, offset: int, limit: int
+        self, order: Order = NEWEST_FIRST, *, before: int | None = None, offset: int = 0, limit: int
     ) -> list[int]:
         """Ids in order: by columns (name, whether descending), then the newest first."""
-        rows = self._select("j.id", "", order, before=before, offset=offset, limit=limit)
+        if self._is_plain and not offset and order[0][0] == "id":
+            return self._by_state(order, before, limit)
+        rows = self._select("j.id", "", order, before, offset, limit)
         return [int(str(row[0])) for row in rows]
 
-    def values(
-        self, names: list[str], order: list[tuple[str, bool]], limit: int
-    ) -> list[tuple[object, ...]]:
+    def _by_state(self, order: Order, before: int | None, limit: int) -> list[int]:
+        """Ids in order, by one scan of an index for each state."""
+        states = self._filters.states
+        if states is None and self._filters.sweep is not None:
+            states = STATES  # the index of sweeps has the states before the ids
+        scans: list[list[Condition]] = [[]]
+        if states is not None:
+            moved = self._next_states
+            stored = [Condition("j.state = :state", {"state": state}, "") for state in states]
+            others = [Condition(f"NOT {_among('moved')}", {"moved": id_list(moved)}, "")]
+            scans = [[one, *(others if moved else ())] for one in stored]
+            if moved:
+                arrived = id_list(job for job, after in moved.items() if after in states)
+                scans.append([Condition(_among("arrived"), {"arrived": arrived}, "")])
+        rest = _of_filters(self._filters._replace(states=None))
+        rows: list[tuple[object, ...]] = []
+        with self._db.reading():  # otherwise a job that changes its state could appear twice
+            for scan in scans:
+                rows += self._select(
+                    "j.id", "", order, before, 0, limit, conditions=[*scan, *rest], source="jobs j"
+                )
+        found = sorted((int(str(row[0])) for row in rows), reverse=order[0][1])
+        return found[:limit]
+
+    def values(self, names: list[str], order: Order, limit: int) -> list[tuple[object, ...]]:
         """The values of columns, in order."""
         found = [column(name) for name in names]
         joins = "".join(one.joins for one in found)
         picked = ", ".join(_TAG_LIST if one.kind == TAGS else one.sql for one in found) or "1"
-        rows = self._select(picked, joins, order, before=None, offset=0, limit=limit)
+        rows = self._select(picked, joins, order, None, 0, limit)
         return [tuple(_plain(value) for value in row) for row in rows]
 
     def values_of(self, ids: list[int], names: list[str]) -> dict[int, dict[str, object]]:
@@ -80,7 +123,7 @@ class JobTable:
         rows = self._db.execute(
             f"SELECT j.id{picked} FROM {self._source} {joins}"
             " WHERE j.id IN (SELECT value FROM json_each(:ids))",
-            {"ids": json.dumps(ids), "now": self._now, "boots": self._boots},
+            {"ids": id_list(ids), **self._values},
         )
         return {
             id: dict(zip(names, (_plain(value) for value in values), strict=True))
@@ -112,11 +155,13 @@ class JobTable:
         self,
         picked: str,
         joins: str,
-        order: list[tuple[str, bool]],
-        *,
+        order: Order,
         before: int | None,
         offset: int,
         limit: int,
+        *,
+        conditions: list[Condition] | None = None,
+        source: str | None = None,
     ) -> list[tuple[object, ...]]:
         terms, needed = [], joins
         for name, is_descending in order:
@@ -127,29 +172,38 @@ class JobTable:
             terms += [f"{key}{way}"] if name == "id" else [f"{key} IS NULL", f"{key}{way}"]
         if not order or order[-1][0] != "id":
             terms.append("j.id DESC")
-        where, tables, values = self._where(needed)
+        where, tables, values = self._where(needed, conditions)
         if before is not None:
             where = f"{where or ' WHERE 1'} AND j.id < :before"
             values["before"] = before
         sql = (
-            f"SELECT {picked} FROM {self._source} {tables}{where}"
+            f"SELECT {picked} FROM {source or self._source} {tables}{where}"
             f" ORDER BY {', '.join(terms)} LIMIT :limit OFFSET :offset"
         )
         return self._db.execute(sql, {**values, "limit": limit, "offset": offset}).fetchall()
 
-    def _where(self, joins: str) -> tuple[str, str, dict[str, object]]:
-        values: dict[str, object] = {"now": self._now, "boots": self._boots}
-        for one in self._conditions:
+    def _where(
+        self, joins: str, conditions: list[Condition] | None = None
+    ) -> tuple[str, str, dict[str, object]]:
+        values = dict(self._values)
+        conditions = self._conditions if conditions is None else conditions
+        for one in conditions:
             joins += one.joins
             values.update(one.values)
-        where = " AND ".join(one.sql for one in self._conditions)
+        where = " AND ".join(one.sql for one in conditions)
         return f" WHERE {where}" if where else "", joins_of(joins), values
 
 
-def among(ids: list[int]) -> Condition:
-    """The condition that a job is one of these."""
-    sql = "j.id IN (SELECT value FROM json_each(:among))"
-    return Condition(sql, {"among": json.dumps(ids)}, "")
+def unfinished_and_latest(db: Database, filters: Filters, limit: int) -> list[int]:
+    """The ids of unfinished jobs and, as far as there is room, of the latest finished ones."""
+
+    def ids(states: tuple[str, ...], order: Order, limit: int) -> list[int]:
+        return JobTable(db, filters._replace(states=states)).ids(order, limit=limit)
+
+    with db.reading():
+        current = ids((*ACTIVE, *WAITING), [("id", False)], limit)
+        recent = ids(FINAL, NEWEST_FIRST, max(0, limit - len(current)))
+    return sorted([*recent, *current])
 
 
 _FIRST_TAG = "(SELECT min(tag) FROM tags WHERE tags.job = j.id)"
@@ -167,6 +221,10 @@ def _plain(value: object) -> object:
         except ValueError:
             return value  # a text of a job that looks alike
     return value
+
+
+def _among(name: str) -> str:
+    return f"(j.id IN (SELECT value FROM json_each(:{name})))"
 
 
 def _of_filters(filters: Filters) -> list[Condition]:
@@ -188,6 +246,10 @@ def _of_filters(filters: Filters) -> list[Condition]:
         add("g.backend = :backend", "g", backend=filters.backend)
     if filters.starred:
         add("j.id IN (SELECT job FROM job_annotations WHERE starred = 1)")
+    if filters.among is not None:
+        add(_among("among"), among=id_list(filters.among))
+    if filters.newest is not None:
+        add("j.id > (SELECT max(id) - :newest FROM jobs)", newest=filters.newest)
     if filters.text:
         add("stoker_has(j.argv, j.name, :text)", text=to_bytes(filters.text.lower()))
     return found
@@ -197,6 +259,8 @@ def _command_param(argv: bytes, shell: int, name: str) -> str | int | float | No
     """A parameter in the command of a job; None if it has none of this name."""
     if name.encode() not in argv:
         return None
+    from stoker.core.formats.command_params import command_params
+
     value = command_params(unpack_words(argv), bool(shell)).get(name)
     if value is None or isinstance(value, (int, float)):
         return value
@@ -209,3 +273,19 @@ def _has_text(argv: bytes, name: bytes | None, wanted: bytes) -> bool:
     return text in to_text(argv).replace("\0", " ").lower() or (
         name is not None and text in to_text(name).lower()
     )
+
+
+def _floor_divided(left: float | None, right: float | None) -> float | None:
+    """`//` for SQL; None for missing values and division by zero."""
+    try:
+        return None if left is None or right is None else left // right
+    except (ZeroDivisionError, OverflowError):
+        return None
+
+
+def _remainder(left: float | None, right: float | None) -> float | None:
+    """`%` for SQL, as Python computes it."""
+    try:
+        return None if left is None or right is None else left % right
+    except (ZeroDivisionError, OverflowError):
+        return None

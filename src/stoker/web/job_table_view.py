@@ -12,44 +12,14 @@ from stoker.client.table_columns import TableColumn, complete_job_filter, job_ta
 from stoker.client.throttled_cache import ThrottledCache
 from stoker.core.formats.filter_completion import Completion
 from stoker.core.formats.finite_values import finite
-from stoker.core.model import LOCAL
-from stoker.core.record import Record
 from stoker.results import export
-from stoker.store import job_queries, sweeps
-from stoker.store.history import Filters
+from stoker.store import job_queries
 from stoker.store.job_columns import find_column, is_column
-from stoker.web.job_view import parse_states
+from stoker.web.job_view import JobsQuery
 
 MAX_COUNTED = 100_000
 # How long one request may read metrics of finished jobs that are not stored yet.
 _METRICS_SECONDS = 0.25
-
-
-class JobsQuery(Record):
-    """What the address of the history says: quick filters, a filter and an order."""
-
-    state: str | None = None
-    tag: str | None = None
-    name: str | None = None
-    sweep: str | None = None
-    on: str | None = None
-    q: str | None = None
-    where: str | None = None
-    sort: str | None = None
-    starred: bool = False
-
-    def selection(self, queue: Queue) -> JobSelection:
-        """Raises UsageError; NotFound for an unknown sweep."""
-        filters = Filters(
-            states=parse_states(self.state),
-            tag=self.tag or None,
-            name=self.name or None,
-            sweep=sweeps.get(queue.db, self.sweep).id if self.sweep else None,
-            text=self.q or None,
-            starred=self.starred,
-            backend=None if not self.on else "" if self.on == LOCAL else self.on,
-        )
-        return job_selection([self.where] if self.where else [], self.sort, filters)
 
 
 class JobTableView:
@@ -71,7 +41,7 @@ class JobTableView:
         limit: int,
     ) -> dict[str, object]:
         """Jobs with the values of columns, and where the next page begins."""
-        db, selection = queue.db, query.selection(queue)
+        db, selection = queue.db, _selection(queue, query)
         names = [name for name in columns if is_column(name)]  # a browser remembers columns
         unread = self._store_metrics(queue, selection, names)
         table, order = selection.table(db), selection.order
@@ -112,7 +82,7 @@ class JobTableView:
         return complete_job_filter(queue.db, self.columns(queue), text, at)
 
     def failures(self, queue: Queue, query: JobsQuery) -> dict[str, object]:
-        selection = query.selection(queue)
+        selection = _selection(queue, query)
         unread = self._store_metrics(queue, selection, [])
         groups = self._groups.get(
             (query._replace(sort=None), unread),
@@ -121,7 +91,7 @@ class JobTableView:
         return {"groups": groups}
 
     def export(self, queue: Queue, query: JobsQuery, columns: list[str], form: str) -> bytes:
-        selection = query.selection(queue)
+        selection = _selection(queue, query)
         self._store_metrics(queue, selection, [find_column(name) for name in columns])
         return export.export(exported(queue.db, selection, columns), form)
 
@@ -129,3 +99,8 @@ class JobTableView:
         if not selection.reads_metrics(columns):
             return 0
         return store_metrics(queue.db, self._reports.places, _METRICS_SECONDS)
+
+
+def _selection(queue: Queue, query: JobsQuery) -> JobSelection:
+    """Raises UsageError; NotFound for an unknown sweep."""
+    return job_selection([query.where] if query.where else [], query.sort, query.filters(queue))

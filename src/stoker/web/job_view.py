@@ -11,11 +11,12 @@ from stoker.client.run_views import run_view
 from stoker.client.what_if_views import what_if_json
 from stoker.core.formats.selectors import parse_selector
 from stoker.core.model import LOCAL
+from stoker.core.record import Record
 from stoker.core.states import STATES
 from stoker.errors import UsageError
-from stoker.store import history, job_queries, sweeps
-from stoker.store.history import Filters
+from stoker.store import job_queries, sweeps
 from stoker.store.job_queries import JobRow
+from stoker.store.job_table import Filters, JobTable
 
 
 def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object]:
@@ -42,34 +43,41 @@ def _is_ready(row: JobRow) -> bool:
     return row.state == "queued" and is_here and not row.blockers and is_due
 
 
-def jobs_page(
-    queue: Queue,
-    *,
-    state: str | None,
-    tag: str | None,
-    name: str | None,
-    sweep: str | None,
-    text: str | None,
-    on: str | None,
-    before: int | None,
-    limit: int,
-    starred: bool = False,
-) -> dict[str, object]:
+class JobsQuery(Record):
+    """What the address of a list of jobs says: quick filters, a filter and an order."""
+
+    state: str | None = None
+    tag: str | None = None
+    name: str | None = None
+    sweep: str | None = None
+    on: str | None = None
+    q: str | None = None
+    where: str | None = None
+    sort: str | None = None
+    starred: bool = False
+
+    def filters(self, queue: Queue) -> Filters:
+        """Raises UsageError; NotFound for an unknown sweep."""
+        return Filters(
+            states=parse_states(self.state),
+            tag=self.tag or None,
+            name=self.name or None,
+            sweep=sweeps.get(queue.db, self.sweep).id if self.sweep else None,
+            text=self.q or None,
+            starred=self.starred,
+            backend=None if not self.on else "" if self.on == LOCAL else self.on,
+        )
+
+
+def jobs_page(queue: Queue, query: JobsQuery, before: int | None, limit: int) -> dict[str, object]:
     """One page of jobs, newest first, and the id that continues it (None at the end)."""
-    filters = Filters(
-        states=parse_states(state),
-        tag=tag or None,
-        name=name or None,
-        sweep=sweeps.get(queue.db, sweep).id if sweep else None,
-        text=text or None,
-        starred=starred,
-        backend=None if not on else "" if on == LOCAL else on,
-    )
-    ids, rest = history.history_page(queue.db, filters, before, limit)
-    rows = job_queries.jobs(queue.db, ids)
+    table = JobTable(queue.db, query.filters(queue))
+    with queue.db.reading():
+        ids = table.ids(before=before, limit=limit + 1)
+        rows = job_queries.jobs(queue.db, ids[:limit])
     return {
         "jobs": [views.job_json(queue.db, queue.settings, row) for row in rows],
-        "next": rest or None,
+        "next": ids[limit - 1] if len(ids) > limit else None,
     }
 
 

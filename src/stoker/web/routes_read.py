@@ -21,6 +21,7 @@ from stoker.store import job_queries
 from stoker.sweep_control.clone import form_of_sweep
 from stoker.web import actions, job_view, models, usage
 from stoker.web.context import guard_request_of, web_of
+from stoker.web.job_view import JobsQuery
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import json_response
 from stoker.web.sse import Stream
@@ -86,21 +87,10 @@ async def jobs(
     before: Number = None,
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> Response:
-    """Jobs, newest first. A page can be short and still have a next one: the number of jobs that
-    a filter examines per request is limited."""
+    """Jobs, newest first."""
+    query = JobsQuery(state, tag, name, sweep, on, q, starred=starred)
     found = await web_of(request).threads.read(
-        lambda queue: job_view.jobs_page(
-            queue,
-            state=state,
-            tag=tag,
-            name=name,
-            sweep=sweep,
-            text=q,
-            starred=starred,
-            on=on,
-            before=before,
-            limit=limit,
-        )
+        lambda queue: job_view.jobs_page(queue, query, before, limit)
     )
     return json_response(request, found)
 

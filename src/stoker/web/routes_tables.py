@@ -13,7 +13,7 @@ from stoker.core.formats.filter_completion import Completion
 from stoker.results.optional_imports import missing_parquet
 from stoker.web import table_models
 from stoker.web.context import web_of
-from stoker.web.job_table_view import JobsQuery
+from stoker.web.job_view import JobsQuery
 from stoker.web.responses import json_response
 from stoker.web.routes_read import ERRORS, Number, Short, SweepName
 

@@ -18,6 +18,7 @@ from stoker.daemon.status import daemon_pid
 from stoker.errors import UsageError
 from stoker.store import job_queries, meta, notes
 from stoker.store.job_queries import JobRow
+from stoker.store.job_table import NEWEST_FIRST, Filters, JobTable, unfinished_and_latest
 
 # Counting a million jobs takes longer than showing fifty of them.
 COUNT_LIMIT = 20_000
@@ -171,47 +172,28 @@ def rows_for(
         if chosen is None:
             raise UsageError(f"`{word}` is not a state", f"states: {', '.join(STATES)}")
         states = (*(states or ()), *chosen)
-    if parsed["where"] or parsed["sort"] is not None:
-        from stoker.cli.job_columns import matching_rows
-
-        return matching_rows(queue, parsed, states, _backend(parsed), limit)
-    if parsed.words:
-        return _chosen(queue, parsed, states, limit)
-    return views.listed_jobs(
-        queue.db,
+    filters = Filters(
         states=states,
-        limit=limit,
         tag=parsed["tag"],
         name=parsed["name"],
-        backend=_backend(parsed),
+        backend="" if parsed["on"] == "local" else parsed["on"],
         starred=bool(parsed["starred"]),
+        among=select_or_sweep(queue, parsed.words) if parsed.words else None,
     )
+    db = queue.db
+    is_all = states is None and not parsed.words
+    selected, order = JobTable(db, filters), NEWEST_FIRST
+    if parsed["where"] or parsed["sort"] is not None:
+        from stoker.cli.job_columns import filtered_table
 
-
-def _chosen(
-    queue: Queue, parsed: Parsed, states: tuple[str, ...] | None, limit: int
-) -> list[JobRow]:
-    """The newest jobs among those that words select and options do not exclude."""
-    tag, name = parsed["tag"], parsed["name"]
-    rows: list[JobRow] = []
-    for job in reversed(select_or_sweep(queue, parsed.words)):
-        if len(rows) == limit:
-            break
-        row = job_queries.job(queue.db, job)
-        if (
-            (states is None or row.state in states)
-            and (name is None or row.name == name)
-            and _backend(parsed) in (None, row.request.backend)
-            and (tag is None or tag in job_queries.tags(queue.db, row.id))
-            and (not parsed["starred"] or notes.is_starred(queue.db, notes.JOB, row.id))
-        ):
-            rows.append(row)
-    return rows[::-1]
-
-
-def _backend(parsed: Parsed) -> str | None:
-    """The backend of `--on` as in requests: "" for this host, None without the option."""
-    return "" if parsed["on"] == "local" else parsed["on"]
+        is_all = False
+        selected, order = filtered_table(queue, filters, parsed["where"] or (), parsed["sort"])
+    with db.reading():
+        if is_all:
+            ids = unfinished_and_latest(db, filters, limit)
+        else:
+            ids = selected.ids(order, limit=limit)
+        return job_queries.jobs(db, ids if parsed["sort"] is not None else sorted(ids))
 
 
 def render(queue: Queue, parsed: Parsed, counts: dict[str, int], fitting: int | None = None) -> str:
