@@ -65,9 +65,7 @@ def test_jobs_of_an_older_database_continue(tmp_path: Path) -> None:
 
 def test_schema_without_a_step_is_refused_and_not_changed(tmp_path: Path) -> None:
     an_older_queue(tmp_path)
-    with pytest.raises(
-        Broken, match=f"schema {OLDER}, which this Stoker cannot upgrade"
-    ):
+    with pytest.raises(Broken, match=f"schema {OLDER}, which this Stoker cannot upgrade"):
         a_store(tmp_path)
     connection = sqlite3.connect(tmp_path / "queue.db")
     assert connection.execute("PRAGMA user_version").fetchone() == (OLDER,)
