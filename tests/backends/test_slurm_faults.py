@@ -449,8 +449,9 @@ def test_worker_that_cannot_start_is_a_problem_of_the_backend(
     wait_until(lab.problem, "the problem")
     assert "the worker did not start" in str(lab.problem())
     assert "/nonexistent/python" in lab.ok("why", str(job))
+    # While it is tried again, the job is submitted and has an attempt.
+    wait_until(lambda: lab.job(job)["attempts"] == 0)
     count = len(lab.allocations())
-    assert lab.job(job)["attempts"] == 0
     lab.add_backend()  # with the default interpreter
     lab.finish()
     runs.check_once([job])
@@ -466,6 +467,7 @@ def test_worker_that_fails_after_taking_its_chunk_is_tried_a_few_times(
     blocked.write_text("")  # the worker cannot create folders of jobs
     jobs = lab.submit_lines([runs.command()] * 2, "--gpus", "4")
     wait_until(lambda: "does not try again" in (lab.problem() or ""), "the last try")
+    wait_until(lambda: [lab.state(job) for job in jobs] == ["queued"] * 2)
     tried = len(lab.allocations())
     assert tried <= 8  # two for each try
     problem = "the worker failed on node "
@@ -473,7 +475,6 @@ def test_worker_that_fails_after_taking_its_chunk_is_tried_a_few_times(
         shown = lab.ok(*words, COLUMNS="500")
         assert problem in shown and "NotADirectoryError" in shown, words
     assert problem in lab.run("doctor").stdout
-    wait_until(lambda: [lab.state(job) for job in jobs] == ["queued"] * 2)
     assert lab.job(jobs[0])["attempts"] == 0
     assert len(lab.allocations()) == tried
     blocked.unlink()
