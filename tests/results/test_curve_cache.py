@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from stoker.client.curve_cache import CurveCache
-from stoker.client.curve_prefetch import CurvePrefetch
-from stoker.client.reports import JobFiles, Reported, Source, collect, curve_of
-from stoker.client.run_selection import Labels, Run, Selection
-from stoker.core.metrics.summary import Collector
-from stoker.results.table import Row
-from tests.lab import wait_until
+from stoker.client.reports import JobFiles, Source, curve_of
 
 RUNNING = Source(job=7, attempts=1, stdout=None, is_finished=False)
 
@@ -95,39 +90,3 @@ def test_cache_drops_the_jobs_that_were_used_least_recently(files: JobFiles) -> 
     os.unlink(files.metrics(1))
     finished = RUNNING._replace(is_finished=True)
     assert points(cache, "a", source=finished._replace(job=1)) == [[]]
-
-
-# -- in the background ----------------------------------------------------------------------------
-
-
-def selection_of(files: JobFiles, jobs: range) -> Selection:
-    """Finished jobs that reported `a` twice."""
-    runs = []
-    for job in jobs:
-        append(files.metrics(job), '{"a": 1}\n{"a": 2}\n')
-        source = RUNNING._replace(job=job, is_finished=True)
-        summary = collect(files, source, Collector()).summary
-        row = Row(None, job, {}, {"a": 2}, "done")
-        reported = Reported(row, summary, source, None)
-        runs.append(Run(None, None, "local", None, reported, Labels(frozenset(), False)))
-    return Selection(runs, ())
-
-
-def test_curves_of_many_runs_are_read_in_the_background(files: JobFiles) -> None:
-    cache = CurveCache(files)
-    prefetch = CurvePrefetch(cache)
-    selection = selection_of(files, range(1, 151))
-    sources = [run.reported.source for run in selection.runs]
-    assert prefetch.start(selection, ["a", "never"])
-    wait_until(lambda: all(source and cache.has(source, ["a"]) for source in sources))
-    assert not prefetch.start(selection, ["a"])  # all are in memory
-    prefetch.close()
-
-
-def test_few_or_too_many_curves_are_not_read_in_the_background(files: JobFiles) -> None:
-    selection = selection_of(files, range(1, 151))
-    assert not CurvePrefetch(CurveCache(files)).start(Selection(selection.runs[:50], ()), ["a"])
-    assert not CurvePrefetch(CurveCache(files, max_bytes=1000)).start(selection, ["a"])
-    closed = CurvePrefetch(CurveCache(files))
-    closed.close()
-    assert not closed.start(selection, ["a"])

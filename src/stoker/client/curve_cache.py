@@ -30,12 +30,6 @@ class CurveCache:
     def size(self) -> int:
         return self._size
 
-    def has(self, source: Source, names: Iterable[str]) -> bool:
-        """Whether the curves of these metrics of a finished job are in memory."""
-        with self._lock:
-            job = self._jobs.get(source.job)
-        return job is not None and job.has(names)
-
     def lines(self, source: Source, names: Iterable[str]) -> dict[str, CurveLine]:
         """The curves of these metrics, with everything that the job has reported so far."""
         with self._lock:
@@ -64,10 +58,6 @@ class _JobCurves:
         self.size = 0
         self.lock = threading.Lock()
         self._by_name: dict[str, CurveReader] = {}
-
-    def has(self, names: Iterable[str]) -> bool:
-        found = [self._by_name.get(name) for name in names]
-        return all(reader is not None and reader.is_complete for reader in found)
 
     def lines(self, files: JobFiles, source: Source, names: Iterable[str]) -> dict[str, CurveLine]:
         names = list(names)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from stoker.client.curve_cache import CurveCache
-from stoker.client.curve_prefetch import CurvePrefetch
 from stoker.client.database_threads import DatabaseThreads
 from stoker.client.live_state import LiveStateReader
 from stoker.client.log_view import Renderings
@@ -27,7 +26,6 @@ class WebContext:
         self.threads = DatabaseThreads(settings)
         self.reports = Reports(settings.state_dir)
         self.curves = CurveCache(self.reports.places)
-        self.prefetch = CurvePrefetch(self.curves)
         self.renderings = Renderings()
         self.sweeps = SweepCache(self.reports)
         self.job_tables = JobTableView(self.reports)
@@ -37,7 +35,6 @@ class WebContext:
         self.hub = EventHub(settings, LiveStateReader(self.sweeps), guard.read_only)
 
     def close(self) -> None:
-        self.prefetch.close()
         self.hub.close()
         self.tensorboards.close()
         self.threads.close()

@@ -61,7 +61,6 @@ async def curves(
     def read(queue: Queue) -> dict[str, object]:
         selection = run_selector(web, queue).select(runs)
         charts = make_charts(selection, web.curves, wanted)
-        web.prefetch.start(selection, [chart.metric.name for chart in charts])
         return charts_json(selection, charts, wanted)
 
     return json_response(request, await web.threads.read(read))
