@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stoker.core.metrics.report_files import LogReader, MetricsReader
 from stoker.core.metrics.report_line import Report
-from stoker.results.curve_line import CurveLine, Point, add_piece
+from stoker.results.curve_line import CurveLine, Point
 
 
 def curve(
@@ -25,7 +25,7 @@ def curve(
     line = CurveLine()
     reader = MetricsReader()
     for piece in metrics:
-        add_piece({name: line}, reader, piece)
+        line.add(name, reader.feed(piece), None)
     line.add(name, reader.finish(), None)
     if not line.was_reported:
         for attempt, pieces in logs:
