@@ -73,7 +73,7 @@ def _submit(state_dir: str, name: str, rates: int, seeds: int) -> None:
     numbers = ",".join(map(str, range(seeds)))
     command = "python train.py --lr {lr} --data {dataset} --seed {seed}"
     subprocess.run(
-        [sys.executable, "-m", "stoker", "sweep", "-q", "--hold", "--name", name, "--metric",
+        [sys.executable, "-m", "stoker", "sweep", "-q", "-y", "--hold", "--name", name, "--metric",
          "val_loss", command, f"lr={values}", "dataset=a,b", f"seed={numbers}"],
         check=True, cwd=state_dir, stdout=subprocess.DEVNULL,
         env={**os.environ, "STOKER_STATE_DIR": state_dir},

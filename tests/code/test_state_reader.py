@@ -9,7 +9,7 @@ import pytest
 
 from stoker.code import state_reader
 from stoker.code.repository import find_repository
-from stoker.code.state_reader import CodeState, begin, read_state
+from stoker.code.state_reader import CodeState, compare, read_state
 from stoker.core.formats.git_patch import split_patch
 from tests.code.git_repository import GitRepository
 
@@ -156,7 +156,7 @@ def test_git_that_takes_too_long_is_killed(
     monkeypatch.setenv("PATH", str(slow), prepend=":")
     repository = find_repository(str(repo.folder))
     assert repository is not None
-    found = begin(repository, seconds=0.0).finish()
+    found = compare(repository, seconds=0.0)
     assert found.commit is not None and found.is_dirty is None
     assert found.problem == "diff not recorded: git did not finish within 0 s"
 

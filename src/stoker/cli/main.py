@@ -230,10 +230,6 @@ def _run(words: list[str]) -> int:
     name = ALIASES.get(words[0], words[0])
     if name not in VERBS and name != _BOX:
         raise _unknown_verb(words[0])
-    if name == "submit":
-        from stoker.code.early_reading import begin_reading
-
-        begin_reading()
     from stoker.core.formats.command_line import parse
 
     module = load(name)

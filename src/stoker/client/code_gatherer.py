@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.code.early_reading import cancel_readings, take_reading
 from stoker.code.repository import find_repository
 from stoker.core.model import Context
 from stoker.core.record import Record
@@ -59,15 +58,8 @@ class CodeGatherer:
             known = self._known[cwd] = _Known(at, state, None if state is None else prepare(state))
         return known
 
-    def close(self) -> None:
-        """End git if it was started early and not needed."""
-        cancel_readings()
-
 
 def _read(cwd: str) -> CodeState | None:
-    pending = take_reading(cwd)
-    if pending is not None:
-        return pending.finish()
     if find_repository(cwd) is None:
         return None
     from stoker.code.state_reader import read_state

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable
 
@@ -52,10 +51,6 @@ class Queue:
         self.db = open_database(self.settings.state_dir)
 
     def close(self) -> None:
-        if "stoker.code.early_reading" in sys.modules:  # git may have been started for a submit
-            from stoker.code.early_reading import cancel_readings
-
-            cancel_readings()
         self.db.close()
 
     @property

@@ -3,7 +3,6 @@
 repository.py       finds the work tree of a folder, its commit and branch, without git
 private_git.py      runs git with a git directory of Stoker's own, so that no setting, hook or
                     filter of the repository is used
-early_reading.py    starts to read it before the modules of a submit are imported
 state_reader.py     reads the state of the code: commit, branch and diff
 changed_files.py    which files have other content than a recorded state
 check_files.py      recorded states, which a starting job compares with its folder

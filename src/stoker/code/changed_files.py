@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from stoker.code.repository import find_repository
-from stoker.code.state_reader import EMPTY_TREE, begin
+from stoker.code.state_reader import EMPTY_TREE, compare
 from stoker.core.formats.git_patch import changed_paths
 
 
@@ -20,7 +20,7 @@ def changed_since(
     repository = find_repository(root)
     if repository is None or repository.root != root:
         return f"`{root}` is no longer a git repository"
-    state = begin(repository, base=commit or EMPTY_TREE, seconds=seconds).finish()
+    state = compare(repository, base=commit or EMPTY_TREE, seconds=seconds)
     if state.problem is not None:
         return state.problem
     return [os.fsdecode(path) for path in changed_paths(diff, state.diff)]

@@ -1,7 +1,6 @@
 """Read the state of the code in a folder: commit, branch and diff.
 
-`begin` starts git, and `PendingState.finish` takes its result, so that git runs while a submit
-prepares its jobs. The diff is what `git diff COMMIT` prints: changes of tracked files, staged or
+The diff is what `git diff COMMIT` prints: changes of tracked files, staged or
 not, without the content of binary files.
 """
 
@@ -12,7 +11,7 @@ import select
 import time
 
 from stoker.code.private_git import find_git, git_environment
-from stoker.code.repository import Head, Repository, find_repository, read_head
+from stoker.code.repository import Repository, find_repository, read_head
 from stoker.core.formats.git_patch import without_touched
 from stoker.core.record import Record
 
@@ -54,7 +53,7 @@ def read_state(cwd: str) -> CodeState | None:
     Never raises OSError: the state has the problem.
     """
     repository = find_repository(cwd)
-    return None if repository is None else begin(repository).finish()
+    return None if repository is None else compare(repository)
 
 
 def read_files(cwd: str, words: tuple[str, ...]) -> CodeState | None:
@@ -80,146 +79,102 @@ def read_files(cwd: str, words: tuple[str, ...]) -> CodeState | None:
     return CodeState(cwd, None, None, None, problem=f"{NO_REPOSITORY}; {files}")
 
 
-def begin(
+def compare(
     repository: Repository, *, base: str | None = None, seconds: float = TIME_LIMIT_SECONDS
-) -> PendingState:
-    """Start to read the state of a work tree. `base`: the commit to compare with, if not HEAD."""
+) -> CodeState:
+    """The state of a work tree, as git reads it within `seconds`. `base`: the commit to compare
+    with, if not HEAD."""
     head = read_head(repository)
+    unknown = CodeState(repository.root, head.commit, head.branch, None)
     if head.problem is not None and base is None:
-        return PendingState(repository, head, None, f"diff not recorded: {head.problem}", seconds)
-    commit = base or head.commit or EMPTY_TREE
+        return unknown._replace(problem=f"diff not recorded: {head.problem}")
     git = find_git()
     if git is None:
-        return PendingState(
-            repository, head, None, "diff not recorded: git is not installed", seconds
-        )
+        return unknown._replace(problem="diff not recorded: git is not installed")
+    commit = base or head.commit or EMPTY_TREE
+    env = git_environment(repository, len(commit) == _SHA256_LENGTH)
     try:
-        env = git_environment(repository, len(commit) == _SHA256_LENGTH)
-        process = _Process(git, ["-C", repository.root, *_DIFF, commit, "--"], env)
+        result = _run(git, ["-C", repository.root, *_DIFF, commit, "--"], env, seconds)
     except OSError as error:
-        why = f"diff not recorded: cannot run git: {error.strerror}"
-        return PendingState(repository, head, None, why, seconds)
-    return PendingState(repository, head, process, None, seconds)
-
-
-class PendingState:
-    """A state that is being read."""
-
-    def __init__(
-        self,
-        repository: Repository,
-        head: Head,
-        process: _Process | None,
-        problem: str | None,
-        seconds: float,
-    ) -> None:
-        self.repository = repository
-        self._head = head
-        self._process = process
-        self._problem = problem
-        self._seconds = seconds
-
-    def finish(self) -> CodeState:
-        """Wait for git, for a few seconds at most, and return the state."""
-        unknown = CodeState(
-            self.repository.root, self._head.commit, self._head.branch, None, problem=self._problem
-        )
-        process, self._process = self._process, None
-        if process is None:
-            return unknown
-        result = process.finish(self._seconds)
-        if result.status is None:
-            why = f"diff not recorded: git did not finish within {self._seconds:.0f} s"
-            return unknown._replace(problem=why)
-        if result.status:
-            text = " ".join(result.errors.decode("utf-8", "replace").split())[:300]
-            return unknown._replace(problem=f"diff not recorded: {text or 'git failed'}")
-        if result.size > MAX_DIFF_BYTES:
-            why = f"diff too large: {result.size / 1e6:.0f} MB"
-            return unknown._replace(is_dirty=True, diff_bytes=result.size, problem=why)
-        diff = without_touched(result.output)
-        return unknown._replace(is_dirty=bool(diff), diff=diff, diff_bytes=len(diff))
-
-    def cancel(self) -> None:
-        """End git if it is running."""
-        if self._process is not None:
-            self._process.kill()
-            self._process = None
+        return unknown._replace(problem=f"diff not recorded: cannot run git: {error.strerror}")
+    if result is None:
+        why = f"diff not recorded: git did not finish within {seconds:.0f} s"
+        return unknown._replace(problem=why)
+    if result.status:
+        text = " ".join(result.errors.decode("utf-8", "replace").split())[:300]
+        return unknown._replace(problem=f"diff not recorded: {text or 'git failed'}")
+    if result.size > MAX_DIFF_BYTES:
+        why = f"diff too large: {result.size / 1e6:.0f} MB"
+        return unknown._replace(is_dirty=True, diff_bytes=result.size, problem=why)
+    diff = without_touched(result.output)
+    return unknown._replace(is_dirty=bool(diff), diff=diff, diff_bytes=len(diff))
 
 
 class _Result(Record):
-    status: int | None  # wait status; None: it took too long
+    status: int  # wait status
     output: bytes  # the first MAX_DIFF_BYTES at least
     size: int
     errors: bytes
 
 
-class _Process:
-    """A git process whose output is read by pipes. It has no terminal and no standard input."""
+def _run(git: str, words: list[str], env: dict[str, str], seconds: float) -> _Result | None:
+    """Run git without a terminal or standard input; kill it and return None after `seconds`."""
+    output, output_end = os.pipe2(os.O_CLOEXEC)
+    errors, errors_end = os.pipe2(os.O_CLOEXEC)
+    try:
+        # The module subprocess would make every submit slower.
+        pid = os.posix_spawn(
+            git,
+            [git, "--no-pager", *words],
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output_end, 1),
+                (os.POSIX_SPAWN_DUP2, errors_end, 2),
+            ],
+        )
+    except OSError:
+        _close(output, output_end, errors, errors_end)
+        raise
+    _close(output_end, errors_end)
+    result = _read(output, errors, time.monotonic() + seconds)
+    if result is None:
+        os.kill(pid, _SIGKILL)
+    _close(output, errors)
+    try:
+        status = os.waitpid(pid, 0)[1]
+    except ChildProcessError:  # the program that uses Stoker ignores SIGCHLD
+        status = 0
+    return None if result is None else result._replace(status=status)
 
-    def __init__(self, git: str, words: list[str], env: dict[str, str]) -> None:
-        output, output_end = os.pipe2(os.O_CLOEXEC)
-        errors, errors_end = os.pipe2(os.O_CLOEXEC)
-        self._pipes = (output, errors)
-        try:
-            self._pid = os.posix_spawn(
-                git,
-                [git, "--no-pager", *words],
-                env,
-                file_actions=[
-                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                    (os.POSIX_SPAWN_DUP2, output_end, 1),
-                    (os.POSIX_SPAWN_DUP2, errors_end, 2),
-                ],
-            )
-        except OSError:
-            self._close()
-            raise
-        finally:
-            os.close(output_end)
-            os.close(errors_end)
 
-    def finish(self, seconds: float) -> _Result:
-        """Read until git has closed its output; kill it if that takes longer than `seconds`."""
-        deadline = time.monotonic() + seconds
-        output, errors = self._pipes
-        parts: list[bytes] = []
-        size, kept, error_text = 0, 0, b""
-        poll = select.poll()
-        for pipe in self._pipes:
-            poll.register(pipe, select.POLLIN)
-        is_open = {output, errors}
-        while is_open:
-            ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-            if not ready:
-                self.kill()
-                return _Result(None, b"", size, error_text)
-            for pipe, _ in ready:
-                part = os.read(pipe, 1 << 16)
-                if not part:
-                    is_open.discard(pipe)
-                    poll.unregister(pipe)
-                elif pipe == errors:
-                    error_text = (error_text + part)[:4096]
-                else:
-                    size += len(part)
-                    if kept <= MAX_DIFF_BYTES:
-                        parts.append(part)
-                        kept += len(part)
-        self._close()
-        return _Result(self._wait(), b"".join(parts), size, error_text)
+def _read(output: int, errors: int, deadline: float) -> _Result | None:
+    """Read until git has closed its output; None if that takes too long."""
+    parts: list[bytes] = []
+    size, kept, error_text = 0, 0, b""
+    poll = select.poll()
+    is_open = {output, errors}
+    for pipe in is_open:
+        poll.register(pipe, select.POLLIN)
+    while is_open:
+        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        if not ready:
+            return None
+        for pipe, _ in ready:
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                is_open.discard(pipe)
+                poll.unregister(pipe)
+            elif pipe == errors:
+                error_text = (error_text + part)[:4096]
+            else:
+                size += len(part)
+                if kept <= MAX_DIFF_BYTES:
+                    parts.append(part)
+                    kept += len(part)
+    return _Result(0, b"".join(parts), size, error_text)
 
-    def kill(self) -> None:
-        os.kill(self._pid, _SIGKILL)
-        self._close()
-        self._wait()
 
-    def _wait(self) -> int:
-        try:
-            return os.waitpid(self._pid, 0)[1]
-        except ChildProcessError:  # the program that uses Stoker ignores SIGCHLD
-            return 0
-
-    def _close(self) -> None:
-        for pipe in self._pipes:
-            os.close(pipe)
+def _close(*pipes: int) -> None:
+    for pipe in pipes:
+        os.close(pipe)
