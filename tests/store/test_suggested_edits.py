@@ -21,7 +21,6 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.daemon.status import known_resources
 from stoker.settings import Settings
 from stoker.store import attempts, job_queries, ready_jobs
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.submit import Submission
 
 GPUS = 4
@@ -37,14 +36,12 @@ def make_queue(folder: Path, seed: int) -> Queue:
     running = [JobSpec(("run",), context, request=Request(1), time_limit=3600.0)] * busy
     now = time.time()
     Submission(queue.db).add(running, now - 60.0)
-    store = AttemptStore(queue.db)
     group = ready_jobs.load_group(queue.db, ready_jobs.ready_groups(queue.db)[0])
     with queue.db.transaction():
-        for gpu, job in enumerate(store.first_jobs(group, busy, 0.0)):
+        for gpu, job in enumerate(ready_jobs.first(queue.db, group, busy, 0.0)):
             claim = attempts.Claim(gpu + 1, job.id, 1, (gpu,), None, 1.0, boot_id())
-            assert store.claim(job, claim)
-            store.record_start(gpu + 1, 7, now - 60.0, time.monotonic() - 60.0)
-        store.flush()
+            assert attempts.claim(queue.db, claim)
+            attempts.record_start(queue.db, gpu + 1, 7, now - 60.0, time.monotonic() - 60.0)
     waiting = [
         JobSpec(
             ("wait", str(number)),

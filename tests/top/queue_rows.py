@@ -14,7 +14,6 @@ from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.outcome.retry import judge
 from stoker.settings import Settings
 from stoker.store import attempts, ready_jobs
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.submit import Submission
 from stoker.top.dashboard import Dashboard
 from stoker.top.frame import Frame
@@ -47,7 +46,6 @@ class Player:
 
     def __init__(self, queue: Queue) -> None:
         self.db = queue.db
-        self._store = AttemptStore(queue.db)
         self._attempt = 0
 
     def play(self) -> None:
@@ -64,25 +62,23 @@ class Player:
     def start(self, ago: float, devices: tuple[int, ...] = (0,)) -> int:
         group = ready_jobs.load_group(self.db, ready_jobs.ready_groups(self.db)[0])
         with self.db.transaction():
-            (job,) = self._store.first_jobs(group, 1, 0.0)
+            (job,) = ready_jobs.first(self.db, group, 1, 0.0)
             self._attempt += 1
             claim = attempts.Claim(self._attempt, job.id, 1, devices, None, 1.0, boot_id())
-            assert self._store.claim(job, claim)
-            self._store.record_start(self._attempt, 7, NOW - ago, 1.0)
-            self._store.flush()
+            assert attempts.claim(self.db, claim)
+            attempts.record_start(self.db, self._attempt, 7, NOW - ago, 1.0)
         return self._attempt
 
     def finish(self, attempt: int, status: int, ago: float) -> None:
         with self.db.transaction():
-            facts = self._store.load_job_to_judge(attempt)
+            facts = attempts.load_job_to_judge(self.db, attempt)
             assert facts is not None
             outcome = Outcome(attempt, status, NOW - ago, None, 0.1, 0.2, 3)
             verdict = judge(
                 outcome, attempts=facts.attempts, retries=facts.retries, restartable=False,
                 stop_requested=False,
             )  # fmt: skip
-            self._store.finish(facts, outcome, verdict, NOW - ago, 0.5)
-            self._store.flush()
+            attempts.finish(self.db, facts, outcome, verdict, NOW - ago, 0.5)
 
 
 def read_state(queue: Queue) -> LiveState:

@@ -16,7 +16,6 @@ from stoker.client.wait_reasons import why
 from stoker.core.model import Context, JobSpec, Request
 from stoker.settings import Settings
 from stoker.store import attempts, job_queries, ready_jobs
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.submit import Submission
 from stoker.store.usage_history import TraceWriter, TrackRow
 from stoker.supervisor.logs import job_folder, progress_path
@@ -33,13 +32,11 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
     context = Context(str(tmp_path), (), 0o022, "/bin/sh")
     now = time.time()
     Submission(queue.db).add([JobSpec(("train",), context, request=request)], now - RAN)
-    store = AttemptStore(queue.db)
     group = ready_jobs.load_group(queue.db, ready_jobs.ready_groups(queue.db)[0])
     with queue.db.transaction():
-        (job,) = store.first_jobs(group, 1, 0.0)
-        assert store.claim(job, attempts.Claim(1, job.id, 1, (0, 1), None, 1.0, boot_id()))
-        store.record_start(1, 7, now - RAN, 1.0)
-        store.flush()
+        (job,) = ready_jobs.first(queue.db, group, 1, 0.0)
+        assert attempts.claim(queue.db, attempts.Claim(1, job.id, 1, (0, 1), None, 1.0, boot_id()))
+        attempts.record_start(queue.db, 1, 7, now - RAN, 1.0)
     yield queue
     queue.db.close()
 

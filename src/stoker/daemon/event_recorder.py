@@ -15,7 +15,6 @@ from stoker.daemon.profile_updates import EndedAttempt, learn
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.settings import Settings
 from stoker.store import attempts, events, machines, meta, profiles
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.store.events import STOPPED_LEFTOVERS
 from stoker.store.profiles import Profiles
@@ -36,7 +35,6 @@ class EventRecorder:
     def __init__(
         self,
         db: Database,
-        store: AttemptStore,
         state: LoopState,
         *,
         waiting: WaitingJobs,
@@ -49,7 +47,6 @@ class EventRecorder:
         code_checks: CodeChecks,
     ) -> None:
         self._db = db
-        self._store = store
         self._state = state
         self._waiting = waiting
         self._profiles = profiles
@@ -74,8 +71,13 @@ class EventRecorder:
                 started[event.attempt] = event.at
                 self._state.refusals = 0
                 if event.attempt not in ended:
-                    self._store.record_start(
-                        event.attempt, event.pid, event.at, event.mono, event.pid_started
+                    attempts.record_start(
+                        self._db,
+                        event.attempt,
+                        event.pid,
+                        event.at,
+                        event.mono,
+                        event.pid_started,
                     )
                 self._code_checks.started(event.attempt, event.code_note)
                 if event.code_note:
@@ -96,7 +98,7 @@ class EventRecorder:
         return finished
 
     def _finish(self, outcome: Outcome, started: float | None) -> Finished | None:
-        job = self._store.load_job_to_judge(outcome.attempt)
+        job = attempts.load_job_to_judge(self._db, outcome.attempt)
         if job is None:
             return None  # recorded before a crash
         use = self._gpus.take_use(outcome.attempt)
@@ -110,7 +112,7 @@ class EventRecorder:
         verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
         if verdict.cause == "preempted" and job.asked_for is not None:
             outcome = outcome._replace(detail=f"gave way to {job.asked_for}")
-        if self._store.finish(job, outcome, verdict, self._clock.wall(), started):
+        if attempts.finish(self._db, job, outcome, verdict, self._clock.wall(), started):
             self._state.is_stale = True
         if outcome.leftovers:
             events.record_event(
@@ -131,13 +133,13 @@ class EventRecorder:
 
     def _record_cold_start(self, event: AttemptStarted) -> None:
         """Record why a job with --warm started cold, once for each attempt."""
-        job = self._store.load_job_to_judge(event.attempt)
+        job = attempts.load_job_to_judge(self._db, event.attempt)
         if job is not None:
             events.record_event(self._db, job.job, event.at, "cold_start", event.note)
 
     def _record_changed_code(self, event: AttemptStarted) -> None:
         """Record that the code of a job has changed since its submit, once for each attempt."""
-        job = self._store.load_job_to_judge(event.attempt)
+        job = attempts.load_job_to_judge(self._db, event.attempt)
         if job is not None:
             text = event.code_note.removeprefix("the code has changed since submit: ")
             events.record_event(self._db, job.job, event.at, "code_changed", text)
@@ -153,7 +155,6 @@ class EventRecorder:
     def _unclaim(self, refused: Refused) -> None:
         """The host could not start a process: return the job to the queue, and pause starts."""
         self._state.start_was_refused(self._clock.mono())
-        self._store.flush()
         attempts.unclaim(self._db, refused.attempt, self._clock.wall(), refused.why)
         self._set_refusal(refused.why)
         self._state.is_stale = True

@@ -39,8 +39,6 @@ else:
 
 # How many jobs wait in the database at most; enough that no GPU idles while input is read.
 _BACKLOG = 512
-# Records of this many seconds may be lost if the run is killed; --resume then reruns those jobs.
-_COMMIT_SECONDS = 0.05
 _HANDLED_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGTSTP)
 _ENDING_SIGNALS = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 _RELEASE_SECONDS = 0.5
@@ -98,7 +96,7 @@ class Foreground:
             log_for=log_for,
             folder_for=folder_for,
             chunk=chunk,
-            commit_seconds=_COMMIT_SECONDS,
+            ends_on_error=True,
         )
         self._listener = listener
         self._driver_monitor = _monitor_for(gpus, settings.gpu_file)
@@ -144,7 +142,6 @@ class Foreground:
         """Cancel a job that waits in the database of the run; False if it does not wait."""
         from stoker.store.dependencies import cancel_waiting
 
-        self._loop.commit_now()
         with self._db.transaction():
             is_withdrawn = cancel_waiting(self._db, job, "user", time.time())
         if is_withdrawn:
@@ -190,7 +187,6 @@ class Foreground:
                     self._wait(before_wait())
             self._release_leftovers()
         finally:
-            self._loop.commit_now()
             self._parent.close()
             if self._driver_monitor is not None:
                 self._driver_monitor.close()
@@ -223,7 +219,6 @@ class Foreground:
                 break
             specs = source.read()
             if specs:
-                self._loop.commit_now()
                 source.submit(self._submission, specs)
                 self._unfinished += len(specs)
                 self._loop.queue_changed()

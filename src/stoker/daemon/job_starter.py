@@ -18,7 +18,6 @@ from stoker.daemon.preempter import Preempter
 from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.devices.leases.lease import Lease
 from stoker.store import attempts, events, meta
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.attempts import Claim
 from stoker.store.database import Database
 from stoker.store.profiles import Profiles
@@ -36,7 +35,6 @@ class JobStarter:
     def __init__(
         self,
         db: Database,
-        store: AttemptStore,
         state: LoopState,
         *,
         running: dict[int, RunningJob],
@@ -50,7 +48,6 @@ class JobStarter:
         next_attempt: int,
     ) -> None:
         self._db = db
-        self._store = store
         self._state = state
         self._running = running
         self._waiting = waiting
@@ -204,7 +201,7 @@ class JobStarter:
             share=share,
             machine=self.machines.of(devices),
         )
-        if not self._store.claim(job, claim):
+        if not attempts.claim(self._db, claim):
             lease.close()
             self._state.is_stale = True  # should not happen under the write lock; reload
             return False

@@ -22,7 +22,6 @@ from stoker.daemon.gpus.memory_actions import (
 from stoker.daemon.interfaces import Clock, Parent
 from stoker.daemon.loop_state import LoopState
 from stoker.store import attempts, events, profiles
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 
 # The parent of a paused job continues it after this time, even if no daemon is left.
@@ -32,11 +31,8 @@ _PARENT_SECONDS = MAX_PAUSE_SECONDS + 15.0
 class LiveClaims:
     """`running`: the loop's attempts that were claimed and have not ended."""
 
-    def __init__(
-        self, db: Database, store: AttemptStore, state: LoopState, running: dict[int, RunningJob]
-    ) -> None:
+    def __init__(self, db: Database, state: LoopState, running: dict[int, RunningJob]) -> None:
         self._db = db
-        self._store = store
         self._state = state
         self._running = running
         self._unrecorded: list[tuple[MemoryAction, int, float]] = []  # action, job, wall clock
@@ -76,7 +72,6 @@ class LiveClaims:
         """Write what was applied; inside the transaction of a tick."""
         if not self._unrecorded:
             return
-        self._store.flush()
         for action, job, at in self._unrecorded:
             if isinstance(action, MemoryLearned):
                 self._learn(action)

@@ -34,7 +34,6 @@ from stoker.daemon.waiting_jobs import WaitingJobs
 from stoker.errors import Upgraded
 from stoker.settings import Settings
 from stoker.store import arrays, attempts, device_settings, host_resources, meta, ready_jobs, sweeps
-from stoker.store.attempt_store import AttemptStore, BufferedAttemptStore
 from stoker.store.database import Database, check_schema, translate
 from stoker.store.profiles import Profiles
 from stoker.supervisor.messages import AttemptStarted, Refused, RunnerEvent
@@ -46,8 +45,7 @@ _CLOCK_JUMP_SECONDS = 2.0
 
 
 class Loop:
-    """`commit_seconds`: a foreground run, whose database has no other writer, may keep its
-    transaction open for this long."""
+    """`ends_on_error`: a tick raises if the database cannot be written, and is not repeated."""
 
     def __init__(
         self,
@@ -63,7 +61,7 @@ class Loop:
         log_for: Callable[[int, int], str | None] | None = None,
         folder_for: Callable[[int], str] | None = None,
         chunk: str | None = None,
-        commit_seconds: float = 0.0,
+        ends_on_error: bool = False,
     ) -> None:
         self.db = db
         self.parent = parent
@@ -74,15 +72,13 @@ class Loop:
         self.problem: str | None = None  # why nothing can be recorded now
         self._clock = clock
         self._listener = listener
-        self._commit_seconds = commit_seconds
-        self._store = BufferedAttemptStore(db) if commit_seconds else AttemptStore(db)
+        self._ends_on_error = ends_on_error
         self._state = LoopState(refusals=int(meta.refusal(db) is not None))
-        self._waiting = WaitingJobs(db, self._store)
+        self._waiting = WaitingJobs(db)
         self._profiles = Profiles(db)
         orders = OrderMaker(db, settings, log_for, folder_for, chunk)
         self._recorder = EventRecorder(
             db,
-            self._store,
             self._state,
             waiting=self._waiting,
             profiles=self._profiles,
@@ -95,7 +91,6 @@ class Loop:
         )
         self._preempter = Preempter(
             db,
-            self._store,
             self._state,
             running=self.running,
             gpus=gpus,
@@ -104,7 +99,6 @@ class Loop:
         )
         self._starter = JobStarter(
             db,
-            self._store,
             self._state,
             running=self.running,
             waiting=self._waiting,
@@ -116,7 +110,7 @@ class Loop:
             clock=clock,
             next_attempt=next_attempt,
         )
-        self._live_claims = LiveClaims(db, self._store, self._state, self.running)
+        self._live_claims = LiveClaims(db, self._state, self.running)
         self._speeds = SpeedMeter(orders.folder_for)
         self.refreshes = 0  # how often the queue was read again
         self._events: list[RunnerEvent] = []  # received, not yet recorded
@@ -223,13 +217,15 @@ class Loop:
             if self._state.is_stale:  # an end made jobs ready, or changed an estimate
                 self._refresh()
             self._starter.claim_jobs()
-            self._commit(now)
+            failpoint("daemon.before_commit")
+            self.db.commit()
+            failpoint("daemon.after_commit")
         except Upgraded:
             self._roll_back()
             raise
         except (sqlite3.Error, OSError) as error:
             self._roll_back()
-            if self._commit_seconds:  # earlier ticks are rolled back as well: the run must end
+            if self._ends_on_error:
                 if isinstance(error, OSError):
                     raise
                 raise translate(error, self.db.folder) from error
@@ -258,8 +254,7 @@ class Loop:
             has_news = has_news or self._clock_jump() is not None
             if not (has_news or state.needs_tick(self._clock) or self._was_changed()):
                 return False
-            if state.commit_at is None:
-                self.db.begin()
+            self.db.begin()
         except sqlite3.Error as error:
             self._retry_later(error)
             return False
@@ -271,8 +266,7 @@ class Loop:
     def _refresh(self) -> None:
         """Read what other processes changed, and which delayed jobs became ready."""
         state, starter = self._state, self._starter
-        # No other process can have changed anything while the transaction is kept open.
-        version = self.db.data_version() if state.commit_at is None else state.seen_version
+        version = self.db.data_version()
         wall = self._clock.wall()
         self._follow_clock(wall)
         is_due = state.due_at is not None and state.due_at <= wall
@@ -334,30 +328,10 @@ class Loop:
         by_job = {job.id: attempt for attempt, job in self.running.items()}
         for job, grace in self._stops.items():
             if job in by_job:
-                self._store.flush()
                 attempts.mark_stopping(self.db, job)
                 failpoint("daemon.before_stop")
                 self.parent.stop(by_job[job], "user", grace)
         self._stops.clear()
-
-    def _commit(self, now: float) -> None:
-        if self._commit_seconds:
-            if self._state.commit_at is None:
-                self._state.commit_at = now + self._commit_seconds
-            if now < self._state.commit_at:
-                return
-        self._store.flush()
-        failpoint("daemon.before_commit")
-        self.db.commit()
-        self._state.commit_at = None
-        failpoint("daemon.after_commit")
-
-    def commit_now(self) -> None:
-        """Before other code uses the connection, or at the end of a run."""
-        if self._state.commit_at is not None:
-            self._store.flush()
-            self.db.commit()
-            self._state.commit_at = None
 
     def _committed(self) -> None:
         self.problem = None
@@ -374,7 +348,6 @@ class Loop:
             self.db.rollback()
         self._starter.rolled_back()
         self._preempter.rolled_back()
-        self._state.commit_at = None
         self._state.is_stale = True
         self._profiles.forget()
 
@@ -414,9 +387,7 @@ class Loop:
     def is_current(self) -> bool:
         """Whether everything that happened is recorded, and the queue was read since it changed."""
         state = self._state
-        return not (self._events or state.is_stale or state.commit_at is not None) and (
-            not self._was_changed()
-        )
+        return not (self._events or state.is_stale or self._was_changed())
 
     def missed_starts(self) -> list[Start]:
         """The starts that a freshly loaded snapshot would make and this loop would not.
@@ -428,8 +399,6 @@ class Loop:
         if self._events or state.is_stale or state.may_start or state.claims_wait:
             return []
         if self._live_claims.has_unrecorded or self._speeds.has_unrecorded:
-            return []
-        if state.commit_at is not None:
             return []
         if self.is_paused or not self.takes_work or self._was_changed():
             return []

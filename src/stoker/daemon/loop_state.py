@@ -25,7 +25,6 @@ class LoopState:
                   change a decision without an event          waits
     retry_at      the database could not be written              the next tick begins
     paused_until  the host refused to start a process            jobs are claimed again
-    commit_at     a foreground run keeps its transaction open    the transaction is committed
     due_at        a delayed job becomes ready (wall clock)       the queue is read again
     seen_version  the queue was read (`PRAGMA data_version`)     -
     refusals      the host refused to start a process (count)    a process started
@@ -33,7 +32,6 @@ class LoopState:
 
     __slots__ = (
         "claims_wait",
-        "commit_at",
         "decide_at",
         "due_at",
         "is_stale",
@@ -51,7 +49,6 @@ class LoopState:
         self.decide_at: float | None = None
         self.retry_at: float | None = None
         self.paused_until = 0.0
-        self.commit_at: float | None = None
         self.due_at: float | None = None
         self.seen_version: int | None = None
         self.refusals = refusals
@@ -61,7 +58,6 @@ class LoopState:
         return bool(
             self.is_stale
             or self.claims_wait
-            or (self.commit_at is not None and self.commit_at <= clock.mono())
             or (self.due_at is not None and self.due_at <= clock.wall())
             or (self.may_start and self.paused_until <= clock.mono())
         )
@@ -72,7 +68,8 @@ class LoopState:
             return self.retry_at  # nothing can be done before
         now = clock.mono()
         times = [now] if self.is_stale or self.claims_wait else []
-        times += [at for at in (self.commit_at, self.decide_at) if at is not None]
+        if self.decide_at is not None:
+            times.append(self.decide_at)
         if self.paused_until > now:
             times.append(self.paused_until)
         if self.due_at is not None:

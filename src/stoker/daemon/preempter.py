@@ -22,7 +22,6 @@ from stoker.daemon.interfaces import Clock, Parent
 from stoker.daemon.loop_state import DECIDE_AGAIN_SECONDS, LoopState
 from stoker.settings import Settings
 from stoker.store import attempts
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 from stoker.supervisor.messages import PREEMPTED
 
@@ -33,7 +32,6 @@ class Preempter:
     def __init__(
         self,
         db: Database,
-        store: AttemptStore,
         state: LoopState,
         *,
         running: dict[int, RunningJob],
@@ -42,7 +40,6 @@ class Preempter:
         clock: Clock,
     ) -> None:
         self._db = db
-        self._store = store
         self._state = state
         self._running = running
         self._gpus = gpus
@@ -105,7 +102,6 @@ class Preempter:
         return found
 
     def _record(self, preemption: Preemption) -> None:
-        self._store.flush()
         now = self._clock.wall()
         to = preemption.outside or f"job {preemption.job}"
         for attempt in preemption.attempts:

@@ -10,7 +10,6 @@ from itertools import islice
 
 from stoker.core.model import ReadyJob, Request
 from stoker.store import ready_jobs
-from stoker.store.attempt_store import AttemptStore
 from stoker.store.database import Database
 
 # How many ready jobs of a request group are read at a time. A decision needs fewer
@@ -19,9 +18,8 @@ _READ_AHEAD = 64
 
 
 class WaitingJobs:
-    def __init__(self, db: Database, store: AttemptStore) -> None:
+    def __init__(self, db: Database) -> None:
         self._db = db
-        self._store = store
         self._known: dict[int, ready_jobs.RequestGroup] = {}
         self._jobs: dict[int, deque[ReadyJob]] = {}  # by request group
         self._kept: list[ReadyJob] | None = None  # devices are being vacated for them
@@ -48,7 +46,9 @@ class WaitingJobs:
         kept = {job.id for job in found}
         for group, jobs in list(self._jobs.items()):
             if not jobs:
-                jobs.extend(self._store.first_jobs(self.group(group), _READ_AHEAD, clock_offset))
+                jobs.extend(
+                    ready_jobs.first(self._db, self.group(group), _READ_AHEAD, clock_offset)
+                )
             if not jobs:
                 del self._jobs[group]
             others = (job for job in jobs if job.id not in kept) if kept else jobs

@@ -18,9 +18,6 @@ from stoker.store.device_column import parse_device_numbers
 from stoker.store.events import record_event
 from stoker.store.output_columns import expand_output, own_node
 
-CLAIM_COLUMNS = (
-    "id, job, number, devices, claim, claimed_at, boot, cpus, host_claim, share, machine"
-)
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
 
@@ -115,9 +112,22 @@ def claim(db: Database, claim: Claim, allocation: int | None = None) -> bool:
     if not changed:
         return False
     db.execute(
-        f"INSERT INTO attempts ({CLAIM_COLUMNS}, allocation) VALUES"
-        " (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (*claim_columns(claim), allocation),
+        "INSERT INTO attempts (id, job, number, devices, claim, claimed_at, boot, cpus, host_claim,"
+        " share, machine, allocation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            claim.attempt,
+            claim.job,
+            claim.number,
+            ",".join(map(str, claim.devices)),
+            claim.memory,
+            claim.at,
+            claim.boot,
+            claim.cpus,
+            claim.host_memory,
+            claim.share,
+            claim.machine,
+            allocation,
+        ),
     )
     return True
 
@@ -126,24 +136,6 @@ def has_begun(db: Database, job: int, number: int) -> bool:
     """Whether the database knows this attempt of a job, or a later one, or no such job."""
     found = db.value("SELECT attempts FROM jobs WHERE id = ?", (job,))
     return found is None or int(str(found)) >= number
-
-
-def claim_columns(claim: Claim) -> tuple[object, ...]:
-    """Return the values of CLAIM_COLUMNS."""
-    devices = ",".join(map(str, claim.devices))
-    return (
-        claim.attempt,
-        claim.job,
-        claim.number,
-        devices,
-        claim.memory,
-        claim.at,
-        claim.boot,
-        claim.cpus,
-        claim.host_memory,
-        claim.share,
-        claim.machine,
-    )
 
 
 def record_start(
