@@ -12,6 +12,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 from stoker.core.activation import is_in_container
 from stoker.core.formats.byte_text import to_system
@@ -22,7 +23,6 @@ from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups, Limits
 from stoker.supervisor.job_processes import Leader
 from stoker.supervisor.job_python import python_of_process
-from stoker.supervisor.log_pool import UNNAMED_SECONDS, LogPool
 from stoker.supervisor.logs import cap_log
 from stoker.supervisor.memory_peaks import MemoryPeaks
 from stoker.supervisor.messages import PREEMPTED, AttemptStarted, Order, Refused, Stuck
@@ -35,7 +35,6 @@ from stoker.supervisor.spawn import (
     Spawner,
     StartFailed,
     StartReport,
-    as_start_error,
 )
 from stoker.testing.failpoints import failpoint
 
@@ -65,19 +64,20 @@ class Children:
     be left. `record_begin` is called before the first process of a warm start executes anything; if
     it returns a reason, the start is refused. `outer_tags`: tags of the attempts that this process
     itself belongs to. `has_only_jobs`: every child of this process that is not known here is an
-    orphan of an attempt.
+    orphan of an attempt. `empty_logs`: records the empty logs that are removed; without it, only
+    those of jobs that succeeded are removed.
     """
 
     def __init__(
         self,
         tag_base: int,
         log_limit: int,
-        log_pool: LogPool | None = None,
         record_exit: Callable[[Outcome], None] | None = None,
         outer_tags: bytes = b"",
         cgroups: JobCgroups | None = None,
         record_begin: Callable[[Order], str | None] | None = None,
         has_only_jobs: bool = False,
+        empty_logs: EmptyLogs | None = None,
     ) -> None:
         self._tag_base = tag_base
         self._has_only_jobs = has_only_jobs
@@ -87,7 +87,6 @@ class Children:
         self._record_exit = record_exit
         self._outer_tags = outer_tags
         self._cgroups = JobCgroups([], base=tag_base) if cgroups is None else cgroups
-        self._log_pool = log_pool
         self._log_limit = log_limit
         self._spawner = Spawner(self._cgroups)
         self._by_pid: dict[int, RunningAttempt] = {}
@@ -102,7 +101,7 @@ class Children:
         self._oom_kills = OomKills()
         self._children_list = _open_children_list()
         self._late_events: list[AttemptStarted | Outcome | Refused] = []
-        self._empty_logs = EmptyLogs()
+        self._empty_logs = empty_logs
 
     def __len__(self) -> int:
         return len(self._by_attempt)
@@ -149,7 +148,7 @@ class Children:
     ) -> AttemptStarted | None:
         attempt = self._new_attempt(order, context, env, lease)
         attempt.note = note
-        self._execute_logged(attempt, context, env)
+        self._execute(attempt, context, env)
         return self._started(attempt)
 
     def _new_attempt(
@@ -166,21 +165,6 @@ class Children:
             attempt.shell = None  # it is inside; the engine passes signals on
             attempt.container = container_of(order.activation, env, attempt.tag)
         return attempt
-
-    def _execute_logged(self, attempt: RunningAttempt, context: Context, env: Environment) -> None:
-        order, pool = attempt.order, self._log_pool
-        if pool is None or order.stdout is None or not order.own_log or order.keep_children:
-            self._execute(attempt, context, env, None)
-        else:
-            try:
-                attempt.log = pool.lend(order.stdout)
-            except OSError as error:
-                raise as_start_error(error) from None
-            try:
-                self._execute(attempt, context, env, attempt.log.descriptor)
-            except BaseException as error:
-                pool.take_back(attempt.log, keep=isinstance(error, StartFailed))
-                raise
 
     def _started(self, attempt: RunningAttempt) -> AttemptStarted | None:
         """Count time limits from now; None if it is not known yet whether its program exists."""
@@ -200,16 +184,14 @@ class Children:
             return None
         return attempt.started()
 
-    def _execute(
-        self, attempt: RunningAttempt, context: Context, env: Environment, log: int | None
-    ) -> None:
+    def _execute(self, attempt: RunningAttempt, context: Context, env: Environment) -> None:
         order, spawner = attempt.order, self._spawner
         # A comparison of the code takes its time, too.
         if order.code_check or spawner.may_hang(order, context, env):
-            attempt.pid, pipe = spawner.fork(order, context, env, attempt.tag, attempt.lease, log)
+            attempt.pid, pipe = spawner.fork(order, context, env, attempt.tag, attempt.lease)
             attempt.report = StartReport(pipe)
         else:
-            attempt.pid = spawner.spawn(order, context, env, attempt.tag, attempt.lease, log)
+            attempt.pid = spawner.spawn(order, context, env, attempt.tag, attempt.lease)
 
     def start(
         self,
@@ -279,7 +261,7 @@ class Children:
             self._servers = ForkServers()
         files: list[int] = []
         try:
-            files = self._spawner.open_files(order, context, None)
+            files = self._spawner.open_files(order, context)
             files += copy_descriptors(attempt.lease)
         except (HostError, StartFailed, OSError):
             _close(files)
@@ -571,8 +553,6 @@ class Children:
                 times.append(attempt.warn_at)
             if attempt.resume_at is not None:
                 times.append(attempt.resume_at)
-            if attempt.log is not None and attempt.log.temporary is not None:
-                times.append(attempt.mono + UNNAMED_SECONDS)
             if attempt.report is not None:
                 times.append(attempt.poll_at)
             if attempt.container is not None and attempt.container.gives_up_at is not None:
@@ -589,8 +569,6 @@ class Children:
         for attempt_id, attempt in list(self._by_attempt.items()):
             if attempt.report is not None and now >= attempt.poll_at:
                 self._poll_start(attempt, now)
-            if attempt.log is not None and now >= attempt.mono + UNNAMED_SECONDS:
-                attempt.log.publish()
             if attempt.warn_at is not None and now >= attempt.warn_at:
                 self._warn(attempt)
             if attempt.resume_at is not None and now >= attempt.resume_at:
@@ -712,11 +690,7 @@ class Children:
                 _close(attempt.lease)
                 if attempt.outcome.leftovers:
                     self._log_leftovers(attempt, attempt.outcome.leftovers)
-                if attempt.log is not None and self._log_pool is not None:
-                    self._log_pool.take_back(attempt.log, keep=bool(attempt.outcome.status))
-                    cap_log(attempt.log.path, self._log_limit)
-                else:
-                    self._finish_log(attempt.order)
+                self._finish_log(attempt.order, attempt.outcome.status)
                 _remove_empty_folder(attempt.order)
                 if isinstance(attempt.failure, HostError):
                     self._late_events.append(Refused(attempt.order.attempt, str(attempt.failure)))
@@ -761,15 +735,13 @@ class Children:
             return
         line = f"stoker: the command has exited; stopped what it left running: {names}\n"
         try:
-            if attempt.log is not None:
-                os.write(attempt.log.descriptor, to_system(line))
-            elif os.path.isfile(order.stdout):
+            if os.path.isfile(order.stdout):
                 with open(order.stdout, "ab", buffering=0) as file:
                     file.write(to_system(line))
         except OSError:
             pass  # the database has it too
 
-    def _finish_log(self, order: Order) -> None:
+    def _finish_log(self, order: Order, status: int | None) -> None:
         """Remove an empty log, and cut one that is too long; a file the user chose is kept."""
         if not order.own_log or order.stdout is None:
             return
@@ -779,8 +751,13 @@ class Children:
             return
         if size > self._log_limit:
             cap_log(order.stdout, self._log_limit)
-        elif not size and not order.keep_children:
+        elif size or order.keep_children:
+            return
+        elif self._empty_logs is not None:
             self._empty_logs.remove(order.stdout)
+        elif not status:
+            with suppress(OSError):
+                os.unlink(order.stdout)
 
     def close(self) -> None:
         """End the fork servers; no attempt is left."""

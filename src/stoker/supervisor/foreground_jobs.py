@@ -17,7 +17,6 @@ from contextlib import suppress
 from stoker.core.model import Context, Outcome
 from stoker.supervisor import process_tags
 from stoker.supervisor.children import Children
-from stoker.supervisor.log_pool import LogPool
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.supervisor.spawn import MAX_CONTEXTS, Environment, encode_environment
 from stoker.supervisor.start_batching import StartBatch
@@ -34,10 +33,9 @@ class ForegroundJobs:
 
     def __init__(self, tag_base: int, log_limit: int) -> None:
         become_subreaper()
-        self._log_pool = LogPool()
         # If this run is itself part of a job, its jobs belong to that job too.
         outer_tags = os.environb.get(process_tags.ENVIRONMENT_VARIABLE, b"")
-        self._children = Children(tag_base, log_limit, self._log_pool, outer_tags=outer_tags)
+        self._children = Children(tag_base, log_limit, outer_tags=outer_tags)
         self._contexts: dict[int, Environment] = {}
         self._events: list[RunnerEvent] = []
         self._starts = StartBatch()
@@ -138,7 +136,6 @@ class ForegroundJobs:
             self._children.stop(started.attempt, "user", 0.0)
         self._children.enforce_limits()
         self._children.close()
-        self._log_pool.close()
 
 
 def _start_cleanup(tag_base: int) -> tuple[int, int]:

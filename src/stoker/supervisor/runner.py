@@ -26,6 +26,7 @@ from stoker.boot import boot_id
 from stoker.core.fields import from_fields
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.children import Children
+from stoker.supervisor.empty_logs import EmptyLogs
 from stoker.supervisor.job_cgroups import JobCgroups
 from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.messages import AttemptStarted, Order, Refused
@@ -70,6 +71,7 @@ class Runner:
             cgroups=self._cgroups,
             record_begin=self._record_begin,
             has_only_jobs=True,
+            empty_logs=EmptyLogs(),
         )
         self._has_servers = False  # whether epoll watches the fork servers
         self._contexts: dict[int, tuple[Context, Environment]] = {}

@@ -6,7 +6,6 @@ import time
 
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.log_pool import PooledLog
 from stoker.supervisor.messages import AttemptStarted, Order
 from stoker.supervisor.process_table import ticks_since_boot
 from stoker.supervisor.spawn import Environment, HostError, StartFailed, StartReport
@@ -24,7 +23,7 @@ class RunningAttempt:
 
     __slots__ = (
         "began", "code_note", "cold_start", "container", "control", "deadline", "failure", "grace",
-        "is_confirmed", "is_recorded", "kill_at", "kills", "lease", "leftover_at", "log",
+        "is_confirmed", "is_recorded", "kill_at", "kills", "lease", "leftover_at",
         "log_size", "mono", "note", "order", "outcome", "pid", "poll_at", "reason", "report",
         "resume_at", "shell", "tag", "warm_request", "warn_at",
     )  # fmt: skip
@@ -40,7 +39,6 @@ class RunningAttempt:
         self.reason: str | None = None
         self.deadline: float | None = None
         self.warn_at: float | None = None
-        self.log: PooledLog | None = None
         self.log_size = 0  # at the last check
         self.shell: str | None = None  # the shell that runs its command
         self.kill_at: float | None = None

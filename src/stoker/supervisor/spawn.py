@@ -85,25 +85,23 @@ class Spawner:
         env: Environment,
         tag: int,
         inherited: Sequence[int] = (),
-        log: int | None = None,
     ) -> int:
         """Start an attempt; returns the PID of its first process, which is a session leader.
 
-        `log` is an open descriptor for its output, or None; it stays open. Raises HostError or
-        StartFailed.
+        Raises HostError or StartFailed.
         """
         opened: list[int] = []
         mask = os.umask(context.umask)
         try:
             start = self._marked(order, tag)
-            return self._start(order, context, env, tag, inherited, log, opened, start)
+            return self._start(order, context, env, tag, inherited, opened, start)
         except OSError as error:
             start_error = as_start_error(error)
             if isinstance(start_error, StartFailed):
-                _log_failure(order, start_error, log)
+                _log_failure(order, start_error)
             raise start_error from None
         except StartFailed as failure:
-            _log_failure(order, failure, log)
+            _log_failure(order, failure)
             raise
         finally:
             os.umask(mask)
@@ -151,7 +149,7 @@ class Spawner:
         programs = [os.path.join(folder, program) for folder in folders]
         return self._mounts.any_may_hang(paths + folders, programs)
 
-    def open_files(self, order: Order, context: Context, log: int | None) -> list[int]:
+    def open_files(self, order: Order, context: Context) -> list[int]:
         """stdin, stdout and stderr of an attempt that another process starts, all to be closed.
 
         Raises HostError or StartFailed.
@@ -161,7 +159,7 @@ class Spawner:
         try:
             if order.folder is not None:
                 _make_folder(order.folder)
-            output = {1: 1, 2: 2} | _open_output(order, log, opened)
+            output = {1: 1, 2: 2} | _open_output(order, opened)
             return [os.dup(self._null), os.dup(output[1]), os.dup(output[2])]
         except OSError as error:
             raise as_start_error(error) from None
@@ -173,7 +171,7 @@ class Spawner:
     def write_note(self, order: Order, context: Context) -> None:
         """Write the first line of the log of an attempt that another process starts."""
         try:
-            files = self.open_files(order, context, None)
+            files = self.open_files(order, context)
         except (HostError, StartFailed):
             return  # the database has it too
         _write_note(order, {1: files[1]})
@@ -207,7 +205,6 @@ class Spawner:
         env: Environment,
         tag: int,
         inherited: Sequence[int] = (),
-        log: int | None = None,
     ) -> tuple[int, int]:
         """Start an attempt in a fork that may hang; returns its PID and a pipe.
 
@@ -217,7 +214,7 @@ class Spawner:
         self._mark(order, tag)
         try:
             return _fork(
-                lambda report: self._run_child(order, context, env, tag, inherited, log, report)
+                lambda report: self._run_child(order, context, env, tag, inherited, report)
             )
         finally:
             self._unmark()
@@ -229,20 +226,19 @@ class Spawner:
         env: Environment,
         tag: int,
         inherited: Sequence[int],
-        log: int | None,
         report: int,
     ) -> None:
         """In the child: execute the program, or report the error. Never returns."""
         try:
-            _leave_parent({self._null, report, *inherited, -1 if log is None else log})
+            _leave_parent({self._null, report, *inherited})
             os.umask(context.umask)
             if order.code_check:
                 order = _with_code_note(order, report)
-            self._start(order, context, env, tag, inherited, log, [], _execute_here)
+            self._start(order, context, env, tag, inherited, [], _execute_here)
         except OSError as error:
-            _report(report, as_start_error(error), order, log)
+            _report(report, as_start_error(error), order)
         except (HostError, StartFailed) as error:
-            _report(report, error, order, log)
+            _report(report, error, order)
         finally:
             os._exit(126)
 
@@ -253,7 +249,6 @@ class Spawner:
         env: Environment,
         tag: int,
         inherited: Sequence[int],
-        log: int | None,
         opened: list[int],
         start: SpawnFunction,
     ) -> int:
@@ -264,7 +259,7 @@ class Spawner:
         files = [(os.POSIX_SPAWN_DUP2, self._null, 0)]
         # dup2 onto itself clears close-on-exec, so that the child inherits the descriptor.
         files += [(os.POSIX_SPAWN_DUP2, number, number) for number in inherited]
-        output = _open_output(order, log, opened)
+        output = _open_output(order, opened)
         if order.code_note:
             _write_note(order, output)
         for number, descriptor in output.items():
@@ -348,11 +343,11 @@ def _write_note(order: Order, output: dict[int, int]) -> None:
             pass  # the database has it too
 
 
-def _report(pipe: int, error: HostError | StartFailed, order: Order, log: int | None) -> None:
+def _report(pipe: int, error: HostError | StartFailed, order: Order) -> None:
     code, cause = 0, "-"
     if isinstance(error, StartFailed):
         code, cause = error.exit_code, error.cause
-        _log_failure(order, error, log)
+        _log_failure(order, error)
     os.write(pipe, f"{code} {cause} {error}".encode("utf-8", "surrogateescape")[:4000])
 
 
@@ -392,13 +387,13 @@ def as_start_error(error: OSError) -> HostError | StartFailed:
     return StartFailed(126, f"{name}{error.strerror}")
 
 
-def _open_output(order: Order, log: int | None, opened: list[int]) -> dict[int, int]:
+def _open_output(order: Order, opened: list[int]) -> dict[int, int]:
     """Descriptors for stdout and stderr; a job inherits ours if there is none.
 
     Descriptors opened here are added to `opened`, even if a later one fails.
     """
-    output = {} if log is None else {1: log}
-    if order.stdout is not None and log is None:
+    output = {}
+    if order.stdout is not None:
         output[1] = _open_log(order.stdout, order.own_log, order.number)
         opened.append(output[1])
     if order.stderr is None:
@@ -436,15 +431,12 @@ def _make_output_folder(path: bytes) -> None:
         raise StartFailed(126, text) from None
 
 
-def _log_failure(order: Order, failure: StartFailed, log: int | None) -> None:
+def _log_failure(order: Order, failure: StartFailed) -> None:
     """Write the error into the job's log, unless the user chose the file."""
     if not order.own_log or order.stdout is None:
         return
     line = to_system(f"stoker: {failure}\n")
     try:
-        if log is not None:
-            os.write(log, line)
-            return
         descriptor = _open_log(order.stdout, True, order.number)
         try:
             os.write(descriptor, line)

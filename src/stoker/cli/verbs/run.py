@@ -34,7 +34,6 @@ from stoker.store.notify_outbox import has_events
 from stoker.store.resumable_jobs import FinishedJobs
 from stoker.supervisor import locks
 from stoker.supervisor.host_size import host_resources
-from stoker.supervisor.log_pool import PREFIX as SPARE
 from stoker.supervisor.logs import run_log_path
 
 TYPE_CHECKING = False
@@ -315,7 +314,7 @@ def _remove_last_run(folder: str) -> None:
         for name in os.listdir(folder):
             stem, _, kind = name.partition(".")
             is_ours = stem.isdigit() and kind.rpartition(".")[2] in _KINDS
-            if is_ours or name.startswith(SPARE):
+            if is_ours:
                 os.unlink(os.path.join(folder, name))
             elif name.isdigit() and os.path.isdir(os.path.join(folder, name)):
                 shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
