@@ -1,7 +1,6 @@
 """Words for shell completion from the queue: bounded queries on a read-only connection.
 
-Separate from the other queries, because completion imports almost nothing, creates no queue and
-never waits for a writer.
+Completion creates no queue and hardly waits for a writer, so it does not use `open_database`.
 """
 
 from __future__ import annotations
@@ -11,25 +10,49 @@ import sqlite3
 
 from stoker.core.formats.byte_text import to_text, unpack_words
 from stoker.core.formats.shell_words import display
+from stoker.store.database import FILE_NAME
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST = 50  # words of one kind
-_MOST_RECENT_JOBS = 2000  # whose names and tags are offered
+_RECENT = "SELECT max(id) - 2000 FROM jobs"  # names and tags of newer jobs are offered
 _WAIT_SECONDS = 0.1
-_FILE_NAME = "queue.db"  # as in store/database.py, whose import takes longer than a query
 _LARGEST_ID = 10**12
 
 Words = list[tuple[str, str]]  # word and description
+
+# Words and descriptions of each kind; trials are found by the name of their sweep.
+_QUERIES = {
+    "names": "SELECT name, CASE count(*) WHEN 1 THEN 'job ' || max(id)"
+    f" ELSE count(*) || ' jobs' END FROM jobs NOT INDEXED WHERE id > ({_RECENT})"
+    " AND name IS NOT NULL AND sweep IS NULL GROUP BY name ORDER BY max(id) DESC",
+    "tags": "SELECT * FROM (SELECT tag, CASE count(*) WHEN 1 THEN 'tag of 1 job'"
+    " ELSE 'tag of ' || count(*) || ' jobs' END FROM tags INDEXED BY tags_by_job"
+    f" WHERE job > ({_RECENT}) GROUP BY tag ORDER BY max(job) DESC)"
+    " UNION ALL SELECT DISTINCT tag, 'tag of a sweep' FROM sweep_tags s"
+    f" WHERE NOT EXISTS (SELECT 1 FROM tags t WHERE t.tag = s.tag AND t.job > ({_RECENT}))",
+    "groups": "SELECT DISTINCT substr(fair_share_group, 7), 'fair-share group' FROM request_groups"
+    " WHERE fair_share_group >= CAST('group:' AS BLOB)"
+    " AND fair_share_group < CAST('group;' AS BLOB)",
+    "sweeps": "SELECT name, 'sweep of ' || count || CASE count WHEN 1000 THEN '+' ELSE '' END"
+    " || ' trials' || CASE WHEN stopped IS NULL THEN '' ELSE ', stopped' END"
+    " FROM (SELECT name, stopped, (SELECT count(*) FROM (SELECT 1 FROM trials"
+    " WHERE sweep = sweeps.id LIMIT 1000)) AS count"
+    f" FROM sweeps ORDER BY id DESC LIMIT {MOST})",
+    "gpus": "SELECT CAST(number AS TEXT), model FROM devices ORDER BY number",
+    "gpu_models": "SELECT model, CASE count(*) WHEN 1 THEN '1 GPU' ELSE count(*) || ' GPUs' END"
+    " FROM devices GROUP BY model",
+    "backends": "SELECT name, 'backend: ' || kind FROM backends WHERE is_removed = 0",
+}
 
 
 class CompletionReader:
     """The queue in a state folder. Raises sqlite3.Error if there is none or it cannot be read."""
 
     def __init__(self, folder: str) -> None:
-        path = os.path.join(folder, _FILE_NAME)
+        path = os.path.join(folder, FILE_NAME)
         quoted = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
         self._connection = sqlite3.connect(
             f"file:{quoted}?mode=ro", uri=True, isolation_level=None, timeout=_WAIT_SECONDS
@@ -38,6 +61,11 @@ class CompletionReader:
 
     def close(self) -> None:
         self._connection.close()
+
+    def words(self, kind: str) -> Words:
+        """Return the newest words of a kind: names, tags, sweeps, gpus, …"""
+        rows = self._connection.execute(f"{_QUERIES[kind]} LIMIT {MOST}")
+        return [(to_text(word) if isinstance(word, bytes) else word, text) for word, text in rows]
 
     def jobs(self, states: Iterable[str], prefix: str) -> Words:
         """Return ids that begin with `prefix`: by state in the given order, the newest first."""
@@ -55,73 +83,6 @@ class CompletionReader:
                 if len(found) >= MOST:
                     return found
         return found
-
-    def names(self) -> Words:
-        """Return the names of the newest jobs; trials are found by the name of their sweep."""
-        rows = self._connection.execute(
-            "SELECT name, count(*), max(id) FROM (SELECT name, id, sweep FROM jobs"
-            " ORDER BY id DESC LIMIT ?) WHERE name IS NOT NULL AND sweep IS NULL"
-            " GROUP BY name ORDER BY 3 DESC LIMIT ?",
-            (_MOST_RECENT_JOBS, MOST),
-        )
-        return [
-            (to_text(name), f"job {last}" if count == 1 else f"{count} jobs")
-            for name, count, last in rows
-        ]
-
-    def tags(self) -> Words:
-        """Return the tags of the newest jobs, then those of sweeps."""
-        rows = self._connection.execute(
-            "SELECT tag, count(*), max(job) FROM tags INDEXED BY tags_by_job"
-            " WHERE job > (SELECT max(id) - ? FROM jobs) GROUP BY tag ORDER BY 3 DESC LIMIT ?",
-            (_MOST_RECENT_JOBS, MOST),
-        )
-        found = {
-            to_text(tag): "tag of 1 job" if count == 1 else f"tag of {count} jobs"
-            for tag, count, _ in rows
-        }
-        for (tag,) in self._connection.execute("SELECT DISTINCT tag FROM sweep_tags LIMIT 50"):
-            found.setdefault(to_text(tag), "tag of a sweep")
-        return list(found.items())
-
-    def groups(self) -> Words:
-        """Return the fair-share groups that users named."""
-        rows = self._connection.execute(
-            "SELECT DISTINCT fair_share_group FROM request_groups"
-            " WHERE fair_share_group >= CAST('group:' AS BLOB)"
-            " AND fair_share_group < CAST('group;' AS BLOB) LIMIT ?",
-            (MOST,),
-        )
-        return [(to_text(row[0]).partition(":")[2], "fair-share group") for row in rows]
-
-    def sweeps(self) -> Words:
-        """Return the newest sweeps."""
-        rows = self._connection.execute(
-            "SELECT name, stopped, (SELECT count(*) FROM (SELECT 1 FROM trials"
-            " WHERE sweep = sweeps.id LIMIT 1000)) FROM sweeps ORDER BY id DESC LIMIT ?",
-            (MOST,),
-        )
-        return [
-            (
-                to_text(name),
-                f"sweep of {count}{'+' if count == 1000 else ''} trials"
-                + (", stopped" if stopped is not None else ""),
-            )
-            for name, stopped, count in rows
-        ]
-
-    def gpus(self) -> Words:
-        """Return the numbers of the GPUs."""
-        rows = self._connection.execute("SELECT number, model FROM devices ORDER BY number")
-        return [(str(number), model) for number, model in rows]
-
-    def gpu_models(self) -> Words:
-        rows = self._connection.execute("SELECT model, count(*) FROM devices GROUP BY model")
-        return [(model, f"{count} GPUs" if count > 1 else "1 GPU") for model, count in rows]
-
-    def backends(self) -> Words:
-        rows = self._connection.execute("SELECT name, kind FROM backends WHERE is_removed = 0")
-        return [(name, f"backend: {kind}") for name, kind in rows]
 
     def metrics(self, sweep: str | None) -> Words:
         """Return the metrics of a sweep, or of the newest sweeps."""

@@ -69,9 +69,12 @@ def _read(
     if kind == "jobs":
         return _jobs(reader, current, given)
     if kind == "annotated":  # the argument of `note`, `tag` and `star`
-        return [*_jobs(reader, current, given), *([] if current.isdigit() else reader.sweeps())]
+        return [
+            *_jobs(reader, current, given),
+            *([] if current.isdigit() else reader.words("sweeps")),
+        ]
     if kind == "results":  # the argument of `results` and `plot`
-        return [*reader.sweeps(), *_jobs(reader, current, given)]
+        return [*reader.words("sweeps"), *_jobs(reader, current, given)]
     if kind == "metrics":
         return _metrics(reader, current, given, folder)
     if kind == "columns":
@@ -81,9 +84,8 @@ def _read(
     if kind == "params":
         return reader.params(given[0] if given else None)
     if kind == "backends":
-        return [("local", "this host"), *reader.backends()]
-    found: Words = getattr(reader, kind)()  # names, tags, groups, sweeps, gpus, gpu_models
-    return found
+        return [("local", "this host"), *reader.words("backends")]
+    return reader.words(kind)
 
 
 def _jobs(reader: CompletionReader, current: str, given: list[str]) -> Words:
@@ -97,8 +99,8 @@ def _jobs(reader: CompletionReader, current: str, given: list[str]) -> Words:
         return reader.jobs(states, current)
     found = [] if current else reader.jobs(states, "")
     found.append(("@", "the last submitted job"))
-    found += reader.names() + reader.tags()
-    found += [(f"sweep:{name}", text) for name, text in reader.sweeps()]
+    found += reader.words("names") + reader.words("tags")
+    found += [(f"sweep:{name}", text) for name, text in reader.words("sweeps")]
     return [*found, *STATE_WORDS.items(), ("starred", "jobs with a star")]
 
 
