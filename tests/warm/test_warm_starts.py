@@ -248,12 +248,21 @@ __attribute__((destructor)) static void end(void) {
 """
 
 
-@pytest.mark.parametrize(("name", "is_destroyed"), [("libown.so", True), ("libcudart.so", False)])
+@pytest.mark.parametrize(
+    ("name", "is_destroyed"),
+    [
+        ("libown.so", True),
+        ("site-packages/h5py/libhdf5.so", True),
+        ("site-packages/torch/lib/libcudart.so", False),
+        ("site-packages/numpy.libs/libopenblas.so", False),
+    ],
+)
 def test_destructors_of_libraries_run_unless_they_are_known_to_do_nothing(
     lab: Lab, modules: Path, name: str, is_destroyed: bool
 ) -> None:
     source = lab.folder / "library.c"
     source.write_text(_DESTRUCTOR)
+    (lab.folder / name).parent.mkdir(parents=True, exist_ok=True)
     compile_c(source, lab.folder / name, "-shared", "-fPIC")
     code = f"import ctypes; ctypes.CDLL('./{name}'); print('loaded')"
     job = lab.submit("--warm=heavy", "--", sys.executable, "-c", code)

@@ -6,8 +6,8 @@ When a process exits, the destructors of C and C++ libraries run. Those of torch
 forked process, because they write to, and so copy, the memory of the fork server, and they do
 nothing that the kernel would not do. So threads are joined, exit functions run, objects of the
 program are deleted and all files are flushed, as at any exit, and then the process ends at once. A
-process with another library than those listed here ends in the usual way: its library might
-write something when it is destroyed.
+process with a library of another package than those listed here, or of the user, ends in the usual
+way: its library might write something when it is destroyed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-# Packages and libraries (by the begin of their name) whose destructors only free memory.
-_PACKAGES = frozenset((
-    "PIL", "_yaml", "charset_normalizer", "functorch", "markupsafe", "msgspec", "numpy",
-    "numpy.libs", "nvidia", "pandas", "pandas.libs", "pillow.libs", "psutil", "pydantic_core",
-    "regex", "safetensors", "scikit_learn.libs", "scipy", "scipy.libs", "sklearn", "tokenizers",
-    "torch", "torchaudio", "torchvision", "torchvision.libs", "triton", "yaml",
-))  # fmt: skip
-_LIBRARIES = (
-    "ld-linux", "libbz2.", "libc.", "libc10", "libcrypt.", "libcrypto.", "libcublas", "libcuda",
-    "libcudnn", "libcudss", "libcufft", "libcufile", "libcupti", "libcurand", "libcusolver",
-    "libcusparse", "libdl.", "libexpat.", "libffi.", "libgcc_s.", "libgfortran", "libgomp.",
-    "libiomp5.", "liblapack", "liblzma.", "libm.", "libmkl", "libncurses", "libnccl.",
-    "libnss_", "libnuma.", "libnv", "libomp.", "libopenblas", "libpthread.", "libpython",
-    "libreadline.", "libresolv.", "librt.", "libsqlite3.", "libssl.", "libstdc++.", "libtinfo.",
-    "libtorch", "libutil.", "libuuid.", "libz.",
-)  # fmt: skip
+# Installed packages whose libraries only free memory when they are destroyed.
+_PACKAGES = (
+    "PIL _yaml charset_normalizer functorch markupsafe msgspec numpy nvidia pandas pillow psutil"
+    " pydantic_core regex safetensors scikit_learn scipy sklearn tokenizers torch torchaudio"
+    " torchvision triton yaml"
+)
+# A program gets the libraries of its system through the interpreter or a package.
+_SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/", "/usr/local/cuda")
 _INSTALLED = ("site-packages/", "dist-packages/")
 
 
@@ -47,7 +39,8 @@ def exit_quickly(status: int, files: list[object], at_start: frozenset[str]) -> 
 
     `files`: open files of the fork server. `at_start`: modules that every program finds.
     """
-    if os.environ.get("PYTHONINSPECT") or sys.flags.inspect or not _are_known(_libraries()):
+    is_usual = not (os.environ.get("PYTHONINSPECT") or os.environ.get("LD_PRELOAD"))
+    if not is_usual or sys.flags.inspect or not _are_known(_libraries()):
         return
     try:
         threading = sys.modules.get("threading")
@@ -145,8 +138,6 @@ def _is_known(path: str) -> bool:
     for folder in _INSTALLED:
         _, found, inner = path.partition(folder)
         if found:
-            package = inner.partition("/" if "/" in inner else ".")[0]
-            return package in _PACKAGES or os.path.basename(path).startswith(_LIBRARIES)
-    if path.startswith(os.path.dirname(os.__file__) + os.sep):
-        return True
-    return os.path.basename(path).startswith(_LIBRARIES)
+            name = inner.partition("/" if "/" in inner else ".")[0]
+            return name.replace(".libs", "") in _PACKAGES.split()
+    return path.startswith((*_SYSTEM, f"{sys.prefix}/lib/", f"{sys.base_prefix}/lib/"))
