@@ -5,7 +5,8 @@ had started the runner); read the process table, until init has reaped them; or 
 since Linux 6.15 returns the exit status of any process. The daemon therefore keeps a pidfd of each
 job that runs for more than a moment (`ProcessHandles`). If all of them fail, the job is `lost`.
 
-CPU time and peak memory come from the wait, otherwise from samples (used_resources.py).
+CPU time and peak memory come from the wait, otherwise from samples of /proc. A sample contains
+everything since the start of a process, so the last one before its exit lacks little.
 """
 
 from __future__ import annotations
@@ -33,7 +34,6 @@ from stoker.supervisor.process_table import (
     read_processes,
     zombie_status,
 )
-from stoker.supervisor.used_resources import UsedResources, read_used_resources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
+_TICK = os.sysconf("SC_CLK_TCK")
 _POLL_SECONDS = 0.2
 _SAMPLE_SECONDS = 1.0  # of CPU time and memory
 # How long init may take to reap an orphan before its exit code counts as lost.
@@ -49,6 +50,47 @@ _LEFTOVER_GRACE_SECONDS = 2.0
 _MAX_HANDLES = 1000
 # How a process ends that was forked for a job and has executed nothing of it (forked_job.py).
 _ABANDONED_SIGNAL = 61
+
+
+class UsedResources(Record):
+    """What a process and its descendants used until now."""
+
+    user_seconds: float = 0.0
+    system_seconds: float = 0.0
+    max_rss_bytes: int = 0
+
+    def at_least(self, other: UsedResources) -> UsedResources:
+        """The larger of each value: a sample misses processes that ended since the last one."""
+        return UsedResources(
+            user_seconds=max(self.user_seconds, other.user_seconds),
+            system_seconds=max(self.system_seconds, other.system_seconds),
+            max_rss_bytes=max(self.max_rss_bytes, other.max_rss_bytes),
+        )
+
+
+def read_used_resources(pid: int) -> UsedResources:
+    """Sample a process and its descendants; zeros if it has exited."""
+    user = system = 0.0
+    peak = 0
+    for one in (pid, *job_processes.descendants(pid)):
+        try:
+            with open(f"/proc/{one}/stat", "rb") as file:
+                words = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue  # exited: its parent's totals contain it when it is reaped
+        user += (int(words[11]) + int(words[13])) / _TICK  # its own, and of reaped children
+        system += (int(words[12]) + int(words[14])) / _TICK
+        peak = max(peak, _peak(one))
+    return UsedResources(user, system, peak)
+
+
+def _peak(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            line = next((line for line in file if line.startswith(b"VmHWM:")), b"VmHWM: 0 kB")
+        return int(line.split()[1]) * 1024
+    except OSError:
+        return 0
 
 
 class ProcessHandles:
