@@ -18,7 +18,7 @@ from stoker.core.model import Context, Outcome
 from stoker.supervisor import process_tags
 from stoker.supervisor.children import Children
 from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
-from stoker.supervisor.spawn import MAX_CONTEXTS, Environment, encode_environment
+from stoker.supervisor.spawn import MAX_CONTEXTS, Environment, encode_environment, set_deadline
 from stoker.supervisor.start_batching import StartBatch
 from stoker.supervisor.subreaper import become_subreaper
 
@@ -65,8 +65,7 @@ class ForegroundJobs:
                 self._contexts.clear()
             base = self._contexts[order.context] = encode_environment(context.env)
         env = base | encode_environment(order.env.items())
-        if order.time_limit is not None:
-            env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
+        set_deadline(env, order.time_limit)
         note = None
         if order.warm is not None:
             note = self._children.start_warm(order, context, env, lease)

@@ -15,7 +15,7 @@ import resource
 
 ENVIRONMENT_VARIABLE = b"STOKER_PROCESS_TAGS"
 
-_RLIMIT_LOCKS = 10
+RLIMIT_LOCKS = 10  # as the kernel numbers it; the module resource has no name for it
 _UNTAGGED = resource.RLIM_INFINITY
 # The tag of daemons and runners: they do not belong to the job that started them.
 DETACHED = (1 << 62) - 1
@@ -39,20 +39,20 @@ def attempt_of(tag: int) -> int:
 
 def own_limits() -> Limits:
     """The limits of this process, for `restore`."""
-    return resource.getrlimit(_RLIMIT_LOCKS)
+    return resource.getrlimit(RLIMIT_LOCKS)
 
 
 def set_tag(tag: int) -> None:
     """Tag the processes started from now on, unless the hard limit forbids it."""
     try:
-        resource.setrlimit(_RLIMIT_LOCKS, (tag, resource.getrlimit(_RLIMIT_LOCKS)[1]))
+        resource.setrlimit(RLIMIT_LOCKS, (tag, resource.getrlimit(RLIMIT_LOCKS)[1]))
     except (ValueError, OSError):
         pass  # `ulimit -Hx`: the environment, the session and the process tree remain
 
 
 def restore(limits: Limits) -> None:
     """Reset the tag of this process after it started a tagged one."""
-    resource.setrlimit(_RLIMIT_LOCKS, limits)
+    resource.setrlimit(RLIMIT_LOCKS, limits)
 
 
 def detach() -> None:
@@ -63,7 +63,7 @@ def detach() -> None:
 def retag(pid: int, limits: Limits) -> None:
     """Give another process the tag in `limits`."""
     try:
-        resource.prlimit(pid, _RLIMIT_LOCKS, limits)
+        resource.prlimit(pid, RLIMIT_LOCKS, limits)
     except (ProcessLookupError, PermissionError, ValueError):
         pass
 
@@ -71,7 +71,7 @@ def retag(pid: int, limits: Limits) -> None:
 def read_tag(pid: int) -> int | None:
     """The tag of a process; None if it has none, has exited, or belongs to another user."""
     try:
-        tag = resource.prlimit(pid, _RLIMIT_LOCKS)[0]
+        tag = resource.prlimit(pid, RLIMIT_LOCKS)[0]
     except (ProcessLookupError, PermissionError):
         return None
     return None if tag == _UNTAGGED else tag

@@ -32,7 +32,7 @@ from stoker.supervisor.journal import Journal, JournalFull
 from stoker.supervisor.messages import AttemptStarted, Order, Refused
 from stoker.supervisor.restart_backoff import RestartBackoff
 from stoker.supervisor.sockets import listen
-from stoker.supervisor.spawn import Environment, encode_environment
+from stoker.supervisor.spawn import Environment, encode_environment, set_deadline
 from stoker.supervisor.start_batching import StartBatch
 from stoker.supervisor.subreaper import become_subreaper
 from stoker.supervisor.wire import Wire, note
@@ -241,8 +241,7 @@ class Runner:
     def _launch(self, order: Order, known: tuple[Context, Environment], lease: list[int]) -> None:
         context, base = known
         env = base | encode_environment(order.env.items())
-        if order.time_limit is not None:
-            env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + order.time_limit)
+        set_deadline(env, order.time_limit)
         note = None
         if order.warm is not None:
             note = self._children.start_warm(order, context, env, lease)

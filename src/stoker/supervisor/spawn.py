@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import time
 from collections.abc import Callable, Iterable, Sequence
 
 from stoker.core.formats.byte_text import to_system
@@ -57,6 +58,12 @@ def encode_environment(pairs: Iterable[tuple[str, str]]) -> Environment:
 
 class HostError(Exception):
     """The host cannot start a process now (memory, processes, disk); try again later."""
+
+
+def set_deadline(env: Environment, time_limit: float | None) -> None:
+    """Tell a job that starts now when its time limit ends."""
+    if time_limit is not None:
+        env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + time_limit)
 
 
 class StartFailed(Exception):

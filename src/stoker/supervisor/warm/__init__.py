@@ -1,1 +1,1 @@
-"""Warm starts: fork servers that have imported a job's modules (decision 013)."""
+"""Warm starts: fork servers that have imported a job's modules (decision 014)."""

@@ -22,7 +22,8 @@ from stoker.core.record import Record
 from stoker.supervisor.cpu_binding import CpuBinding
 from stoker.supervisor.parent_death import send_at_parent_death
 from stoker.supervisor.process_table import read_process
-from stoker.supervisor.spawn import DEFAULT_SIGNALS, Environment, close_others
+from stoker.supervisor.process_tags import RLIMIT_LOCKS
+from stoker.supervisor.spawn import DEFAULT_SIGNALS, Environment, close_others, set_deadline
 from stoker.supervisor.warm.server_keys import server_environment
 from stoker.supervisor.wire import Wire
 
@@ -174,8 +175,7 @@ class ForkServers:
     def _send(self, server: _Server, start: _Start, now: float) -> None:
         request = start.request
         env = request.env
-        if request.time_limit is not None:
-            env[b"STOKER_DEADLINE"] = b"%d" % (time.time() + request.time_limit)
+        set_deadline(env, request.time_limit)
         try:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             copies = copy_descriptors(start.files)  # to repeat the request if the server is stale
@@ -197,6 +197,7 @@ class ForkServers:
                 "cwd": _in_json(to_system(request.cwd)),
                 "umask": request.umask,
                 "tag": request.tag,
+                "tag_limit": RLIMIT_LOCKS,
                 "cgroup": request.cgroup,
                 "kind": command.kind,
                 "program": _in_json(to_system(command.program)),

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 ABANDONED = 61
 _passes: dict[str, int] = {}  # of failpoints
-_RLIMIT_LOCKS = 10
 _HIGH_DESCRIPTOR = 200  # a job finds the same low numbers free as in a cold start
 _MAX_MODULES = 400
 _INSTALLED = ("site-packages", "dist-packages")
@@ -40,6 +39,7 @@ class Job:
         self.cwd = system_bytes(fields["cwd"])
         self.umask = fields["umask"]
         self.tag = fields["tag"]
+        self.tag_limit = fields["tag_limit"]  # the resource limit that holds it
         self.cgroup = fields["cgroup"]
         self.kind = fields["kind"]  # script, module or code
         self.program = os.fsdecode(system_bytes(fields["program"]))
@@ -120,8 +120,8 @@ def _await_go(job: Job, at_start: frozenset[str]) -> tuple[socket.socket, str | 
     try:
         os.setsid()
         try:
-            hard = resource.getrlimit(_RLIMIT_LOCKS)[1]
-            resource.setrlimit(_RLIMIT_LOCKS, (job.tag, hard))
+            hard = resource.getrlimit(job.tag_limit)[1]
+            resource.setrlimit(job.tag_limit, (job.tag, hard))
         except (ValueError, OSError):
             pass  # as in process_tags.set_tag
         _enter_cgroup(job.cgroup)
