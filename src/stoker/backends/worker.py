@@ -407,7 +407,7 @@ class Worker(EventListener):
             answer = is_ending(os.environ["SLURM_JOB_ID"])
             if answer is not None:
                 return answer
-        time.sleep(_SIGTERM_SECONDS)
+        self.foreground.pause_starts(_SIGTERM_SECONDS)
         return False
 
     def _write_held(self, now: float) -> None:

@@ -120,6 +120,10 @@ class Foreground:
         """Start no more jobs; running jobs finish."""
         self._loop.takes_work = False
 
+    def pause_starts(self, seconds: float) -> None:
+        """Start no job for a moment."""
+        self._loop.pause_starts(seconds)
+
     @property
     def running(self) -> int:
         return len(self._loop.running)

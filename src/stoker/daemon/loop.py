@@ -155,6 +155,11 @@ class Loop:
         self._live_claims.resume_all(self.parent)
         self.gpus.all_resumed()
 
+    def pause_starts(self, seconds: float) -> None:
+        """Start no job for a moment."""
+        paused_until = self._clock.mono() + seconds
+        self._state.paused_until = max(self._state.paused_until, paused_until)
+
     def stop_jobs_on(self, devices: set[int]) -> None:
         """Stop the jobs on lost devices; `--retries` decides whether they are retried."""
         for attempt, job in self.running.items():

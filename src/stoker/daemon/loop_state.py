@@ -24,7 +24,8 @@ class LoopState:
     decide_at     jobs wait: waiting times and overdue jobs      a decision is made, or no job
                   change a decision without an event          waits
     retry_at      the database could not be written              the next tick begins
-    paused_until  the host refused to start a process            jobs are claimed again
+    paused_until  the host refused to start a process, or a      jobs are claimed again
+                  backend may be about to end this worker
     due_at        a delayed job becomes ready (wall clock)       the queue is read again
     seen_version  the queue was read (`PRAGMA data_version`)     -
     refusals      the host refused to start a process (count)    a process started
