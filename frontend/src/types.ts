@@ -107,7 +107,6 @@ export type LogPart = Got<'/api/jobs/{id}/log'>;
 export type Match = Got<'/api/jobs/{id}/find'>;
 export type Files = Got<'/api/jobs/{id}/files'>;
 export type FilePreview = Got<'/api/jobs/{id}/files/preview'>;
-export type Tensorboard = Created<'/api/jobs/{id}/files/tensorboard'>;
 export type GpuHistory = Got<'/api/gpus/history'>;
 export type Timeline = Got<'/api/timeline'>;
 export type TimelineGpu = Known<Timeline['gpus'][number]>;

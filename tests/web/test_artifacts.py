@@ -18,6 +18,7 @@ from stoker.settings import Settings
 from stoker.store import job_queries
 from stoker.web.routes_artifacts import disposition
 from tests.lab import Lab
+from tests.results.event_bytes import scalars
 from tests.web import hostile_files
 from tests.web.cluster_rows import ClusterRows
 from tests.web.conftest import free_port
@@ -227,10 +228,18 @@ def test_show_lists_the_files_in_one_line(site: Site) -> None:
     assert "\x1b" not in line and "\u202e" not in line
 
 
+def test_scalars_of_event_files_are_metrics_of_the_job(site: Site) -> None:
+    job = site.lab.submit("--hold", "true")
+    folder = site.lab.state_dir / f"jobs/0/{job}"
+    folder.mkdir(parents=True)
+    (folder / "events.out.tfevents.1.host").write_bytes(scalars("loss", {1: 1.0}))
+    assert site.ok(f"/api/jobs/{job}")["job"]["metrics"]["loss"]["last"] == 1.0
+
+
 def test_job_without_files_has_an_empty_list(site: Site) -> None:
     job = site.lab.submit("--hold", "true")
     answer = site.ok(f"/api/jobs/{job}/files")
-    assert answer["files"] == [] and answer["tensorboard"] is None
+    assert answer["files"] == []
     assert "files" not in site.lab.ok("show", str(job)).split("\n")[-1]
     assert site.get("/api/jobs/999/files").status == 404
 

@@ -9,8 +9,6 @@ const EMPTY = {
   total_bytes: 0,
   is_cut: false,
   skipped: 0,
-  tensorboard: null,
-  can_open_tensorboard: false,
 };
 const NONE = {
   kind: 'none',
@@ -92,7 +90,6 @@ export function someFiles(evil = []) {
     })),
     total_bytes: files.reduce((sum, one) => sum + one.size, 0),
     skipped: 2,
-    tensorboard: "tensorboard --logdir '/home/ada/.local/state/stoker/jobs/0/15'",
   };
 }
 

@@ -8,7 +8,6 @@ import { visible } from '../words';
 import { Section } from './bits';
 import { FilePreview } from './file-preview';
 import { ImageSteps } from './image-steps';
-import { TensorboardButton } from './tensorboard';
 
 type File = Files['files'][number];
 
@@ -31,7 +30,6 @@ export function FilesOfJob({ job }: { job: JobDetail }) {
     <Section
       title="Files"
       note={`${more}${plural(files.files.length, 'file')}, ${bytes(files.total_bytes)}`}
-      tools={files.tensorboard && <TensorboardButton job={job} files={files} />}
     >
       <div class="files">
         <p class="dim files-folder">

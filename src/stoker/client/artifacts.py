@@ -12,7 +12,7 @@ from collections import Counter
 from urllib.parse import quote, unquote_to_bytes
 
 from stoker.client.output_walk import FoundFile, Walk, WalkLimits, open_inside
-from stoker.core.formats.file_kinds import EVENTS, IMAGE, kind_by_name
+from stoker.core.formats.file_kinds import IMAGE, kind_by_name
 from stoker.core.formats.file_series import Series, file_series
 from stoker.core.formats.sizes import format_size
 from stoker.core.record import Record
@@ -58,10 +58,6 @@ def list_artifacts(settings: Settings, row: JobRow) -> Artifacts:
         is_cut=walk.is_cut,
         skipped=walk.skipped,
     )
-
-
-def has_events(found: Artifacts) -> bool:
-    return any(kind_by_name(one.path) == EVENTS for one in found.files)
 
 
 def open_artifact(settings: Settings, row: JobRow, key: str) -> tuple[int, str]:

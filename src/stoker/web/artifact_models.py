@@ -36,10 +36,6 @@ class FilesAnswer(Answer):
     total_bytes: int
     is_cut: bool = Field(description="there are more files than are listed")
     skipped: int = Field(description="links and special files, which are not listed")
-    tensorboard: str | None = Field(
-        description="a command for TensorBoard; null without event files"
-    )
-    can_open_tensorboard: bool = Field(description="whether the server can start TensorBoard")
 
 
 class PreviewAnswer(Answer):
@@ -51,8 +47,3 @@ class PreviewAnswer(Answer):
     content_type: str | None
     width: int | None
     height: int | None
-
-
-class TensorboardAnswer(Answer):
-    url: str
-    port: int

@@ -16,7 +16,6 @@ from stoker.settings import Settings
 from stoker.web.auth import Guard
 from stoker.web.event_hub import EventHub
 from stoker.web.job_table_view import JobTableView
-from stoker.web.tensorboard_servers import TensorboardServers
 
 
 class WebContext:
@@ -29,14 +28,12 @@ class WebContext:
         self.renderings = Renderings()
         self.sweeps = SweepCache(self.reports)
         self.job_tables = JobTableView(self.reports)
-        self.tensorboards = TensorboardServers()
         # Timelines of many GPUs over days read up to 100,000 records and megabytes.
         self.timelines: ThrottledCache[dict[str, object]] = ThrottledCache(max_entries=16)
         self.hub = EventHub(settings, LiveStateReader(self.sweeps), guard.read_only)
 
     def close(self) -> None:
         self.hub.close()
-        self.tensorboards.close()
         self.threads.close()
 
 

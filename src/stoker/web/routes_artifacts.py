@@ -7,7 +7,6 @@ must not guess types.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 from collections.abc import AsyncIterator
@@ -19,21 +18,14 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
 
 from stoker.client.artifact_previews import media_preview, preview
-from stoker.client.artifacts import (
-    has_events,
-    key_of,
-    list_artifacts,
-    open_artifact,
-)
+from stoker.client.artifacts import key_of, list_artifacts, open_artifact
 from stoker.client.queue import Queue
 from stoker.client.views import iso
 from stoker.core.formats.file_kinds import AUDIO, HEAD_BYTES, IMAGE, kind_by_name
-from stoker.core.formats.shell_words import display
-from stoker.errors import NotFound, UsageError
+from stoker.errors import UsageError
 from stoker.store import job_queries
 from stoker.web import artifact_models as models
 from stoker.web.context import web_of
-from stoker.web.option_forms import Form
 from stoker.web.responses import json_response
 from stoker.web.routes_read import ERRORS, JobId
 
@@ -59,10 +51,8 @@ def _content(text: str) -> dict[int | str, dict[str, object]]:
 @router.get("", response_model=models.FilesAnswer)
 async def files(request: Request, id: JobId) -> Response:
     """The files in $STOKER_OUTPUT_DIR of a job, and the series of images among them."""
-    web = web_of(request)
-    can_open = web.tensorboards.is_installed()
-    found = await web.threads.read(lambda queue: _listed(queue, id))
-    return json_response(request, {**found, "can_open_tensorboard": can_open})
+    found = await web_of(request).threads.read(lambda queue: _listed(queue, id))
+    return json_response(request, found)
 
 
 def _listed(queue: Queue, id: int) -> dict[str, object]:
@@ -90,31 +80,7 @@ def _listed(queue: Queue, id: int) -> dict[str, object]:
         "total_bytes": sum(one.size for one in found.files),
         "is_cut": found.is_cut,
         "skipped": found.skipped,
-        "tensorboard": _tensorboard_command(found.folder) if has_events(found) else None,
     }
-
-
-def _tensorboard_command(folder: str) -> str:
-    return display(("tensorboard", "--logdir", folder), False)
-
-
-@router.post("/tensorboard", response_model=models.TensorboardAnswer, status_code=201)
-async def tensorboard(request: Request, id: JobId, form: Form) -> Response:
-    """Start a TensorBoard for the event files of a job, or find the one that runs.
-
-    It answers only the user of this server, at an address with a secret.
-    """
-    web = web_of(request)
-
-    def folder(queue: Queue) -> str:
-        found = list_artifacts(queue.settings, job_queries.job(queue.db, id))
-        if not has_events(found):
-            raise NotFound(f"job {id} has no TensorBoard event files")
-        return found.folder
-
-    place = await web.threads.read(folder)
-    url, port = await asyncio.to_thread(web.tensorboards.open, place)
-    return json_response(request, {"url": url, "port": port}, 201)
 
 
 @router.get("/preview", response_model=models.PreviewAnswer)

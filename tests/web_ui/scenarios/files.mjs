@@ -64,12 +64,6 @@ export default async ({ fake, page, open, until, assert, newContext }) => {
   );
   assert.equal(await section.getByRole('button', { name: 'last.pt', exact: true }).count(), 0);
 
-  // Without TensorBoard on the server, the button shows the command.
-  await section.getByRole('button', { name: 'TensorBoard…' }).click();
-  const dialog = page.getByRole('dialog');
-  assert.match(await dialog.innerText(), /tensorboard --logdir '\/home\/ada/);
-  await page.keyboard.press('Escape');
-
   // A job without files has no section.
   await open('/jobs/14');
   await page.waitForSelector('text=Details');
