@@ -10,10 +10,7 @@ export type Target = { job: number } | { sweep: string };
 export interface Note {
   note: string;
   note_revision: number;
-  previous_note: string;
 }
-
-export type SavedNote = Note & { replaced: boolean };
 
 export const nameOf = (target: Target) =>
   'job' in target ? `job ${target.job}` : `sweep ${visible(target.sweep)}`;
@@ -87,13 +84,8 @@ export async function changeTags(
   }
 }
 
-export async function saveNote(
-  target: Target,
-  text: string,
-  base: number,
-  continued: boolean,
-): Promise<SavedNote> {
-  const response = await request('PUT', notePath(target), { text, base, continued });
+export async function saveNote(target: Target, text: string, continued: boolean): Promise<Note> {
+  const response = await request('PUT', notePath(target), { text, continued });
   return response.json();
 }
 

@@ -13,7 +13,7 @@ from stoker.store.submit import context_id
 from tests.store.builders import CONTEXT, a_spec, a_store, add
 
 
-def _write(db: Database, text: str, **options: object) -> notes.NoteChange:
+def _write(db: Database, text: str, **options: object) -> notes.Note:
     with db.transaction():
         return notes.set_note(db, JOB, 1, text, 5.0, **options)  # type: ignore[arg-type]
 
@@ -31,33 +31,26 @@ def test_note_keeps_the_text_before_the_last_edit(tmp_path: Path) -> None:
     assert notes.note(db, JOB, 1) == notes.NONE
     _write(db, "first")
     _write(db, "second")
-    _write(db, "second, longer", base=2, is_continued=True)
+    _write(db, "second, longer", is_continued=True)
     note = notes.note(db, JOB, 1)
     assert (note.text, note.revision, note.changed_at) == ("second, longer", 3, 5.0)
     assert note.previous == "first"  # not each state of the text while it was typed
 
 
-def test_writer_that_did_not_see_a_note_replaces_it_and_the_text_is_kept(tmp_path: Path) -> None:
+def test_last_writer_of_a_note_wins(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     add(db, a_spec())
-    first = _write(db, "short", base=0)
-    assert not first.has_replaced
-    other = _write(db, "a much longer note from another window", base=1)
-    assert not other.has_replaced
-    mine = _write(db, "short, mine", base=1, is_continued=True)
-    assert mine.has_replaced
-    assert mine.note.previous == "a much longer note from another window"
-    again = _write(db, "short, mine, more", base=mine.note.revision, is_continued=True)
-    assert not again.has_replaced
-    assert again.note.previous == "a much longer note from another window"
+    _write(db, "short")
+    _write(db, "a much longer note from another window")
+    assert _write(db, "short, mine").text == "short, mine"
+    assert notes.note(db, JOB, 1).previous == "a much longer note from another window"
 
 
 def test_equal_text_changes_nothing(tmp_path: Path) -> None:
     db = a_store(tmp_path)
     add(db, a_spec())
     _write(db, "same")
-    change = _write(db, "same", base=0)
-    assert (change.has_replaced, change.note.revision) == (False, 1)
+    assert _write(db, "same").revision == 1
 
 
 def test_stars_select_jobs_and_filter_the_history(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ def test_notes_stars_and_tags_are_changed_through_the_api(site: Site) -> None:
     job = lab.submit("--hold", "true")
     lab.ok("sweep", "--name", "lrs", "--hold", "--gpus", "0", "echo {lr}", "lr=1,2")
     for path, get in ((f"/api/jobs/{job}", "job"), ("/api/sweeps/lrs", "")):
-        first = site.post(f"{path}/note", {"text": "a *long* note", "base": 0}, "PUT").json
-        assert (first["note_revision"], first["replaced"]) == (1, False)
-        late = site.post(f"{path}/note", {"text": "short", "base": 0}, "PUT").json
-        assert (late["replaced"], late["previous_note"]) == (True, "a *long* note")
+        first = site.post(f"{path}/note", {"text": "a *long* note"}, "PUT").json
+        assert (first["note_revision"], first["note"]) == (1, "a *long* note")
+        late = site.post(f"{path}/note", {"text": "short"}, "PUT").json
+        assert (late["note"], late["previous_note"]) == ("short", "a *long* note")
         answer = site.ok(path)
         shown = answer[get] if get else answer
         assert (shown["note"], shown["previous_note"]) == ("short", "a *long* note")

@@ -16,14 +16,13 @@ export const noteSummary = (sweep) => ({
   note_line: firstLine(sweep.note),
 });
 
-export function writeNote(owner, { text, base, continued }) {
+export function writeNote(owner, { text, continued }) {
   const before = noteFields(owner);
-  const replaced = base !== before.note_revision && before.note !== '' && before.note !== text;
-  if (!continued || replaced) owner.previousNote = before.note;
+  if (!continued) owner.previousNote = before.note;
   owner.note = text;
   owner.note_line = firstLine(text);
   owner.noteRevision = before.note_revision + 1;
-  return { ...noteFields(owner), replaced };
+  return noteFields(owner);
 }
 
 export function annotate(fake, { jobs = [], sweeps = [], star = null, ...tags }) {

@@ -1,5 +1,4 @@
-// The note of a job or sweep, edited in place. It is saved while the user types. The last writer wins;
-// a text of another writer that is replaced is shown, with a button to restore it.
+// The note of a job or sweep, edited in place. It is saved while the user types. The last writer wins.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { type Note, type Target, keyOf, nameOf, saveNote } from '../annotations';
 import { isReadOnly } from '../store';
@@ -21,18 +20,16 @@ export function NoteBox({
 }) {
   const [isOpen, setOpen] = useState(false);
   const [shown, setShown] = useState(value); // the newest that is known
-  const [replaced, setReplaced] = useState<string | null>(null);
   useEffect(() => {
     setShown((old) => (value.note_revision >= old.note_revision ? value : old));
   }, [value.note_revision, value.note]);
   const button = useRef<HTMLButtonElement>(null);
 
-  const replace = async (text: string, before: Note) => {
-    const saved = await saveNote(target, text, before.note_revision, false);
+  const showSaved = (saved: Note) => {
     setShown(saved);
-    setReplaced(null);
     onSaved();
   };
+  const restore = async (text: string) => showSaved(await saveNote(target, text, false));
   const onClose = (before: string, now: Note) => {
     setOpen(false);
     setTimeout(() => button.current?.focus());
@@ -40,23 +37,14 @@ export function NoteBox({
       notify(
         `Note of ${nameOf(target)} saved`,
         `note ${keyOf(target)}`,
-        undo(() => void replace(before, now)),
+        undo(() => void restore(before)),
       );
   };
 
   return (
     <div class="note-box" role="group" aria-label="Note">
       {isOpen ? (
-        <Editor
-          target={target}
-          value={shown}
-          onSaved={(saved, isReplaced) => {
-            setShown(saved);
-            if (isReplaced) setReplaced(saved.previous_note);
-            onSaved();
-          }}
-          onClose={onClose}
-        />
+        <Editor target={target} value={shown} onSaved={showSaved} onClose={onClose} />
       ) : (
         <>
           {shown.note && <div class="note-text">{visible(shown.note)}</div>}
@@ -66,20 +54,6 @@ export function NoteBox({
             </button>
           )}
         </>
-      )}
-      {replaced !== null && (
-        <div class="note" role="alert">
-          <p>
-            This note was changed elsewhere while you edited it, and your text replaced that one:
-          </p>
-          <div class="note-text">{visible(replaced)}</div>
-          <p>
-            <button onClick={() => void replace(replaced, shown)}>Restore that text</button>{' '}
-            <button class="link" onClick={() => setReplaced(null)}>
-              Keep mine
-            </button>
-          </p>
-        </div>
       )}
     </div>
   );
@@ -93,7 +67,7 @@ function Editor({
 }: {
   target: Target;
   value: Note;
-  onSaved(saved: Note, isReplaced: boolean): void;
+  onSaved(saved: Note): void;
   onClose(before: string, now: Note): void;
 }) {
   const [text, setText] = useState(value.note);
@@ -115,10 +89,10 @@ function Editor({
     setStatus('saving');
     const sent = now.text;
     try {
-      const saved = await saveNote(target, sent, now.saved.note_revision, !now.isFirst);
+      const saved = await saveNote(target, sent, !now.isFirst);
       now.saved = saved;
       now.isFirst = false;
-      onSaved(saved, saved.replaced);
+      onSaved(saved);
       isSaving.current = false;
       setStatus(now.text === sent ? 'saved' : 'unsaved');
       if (now.text !== sent) return save();

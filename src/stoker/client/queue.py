@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stoker.client.code_gatherer import CodeGatherer
     from stoker.client.removal import Removal
     from stoker.client.snapshots import Snapshots
-    from stoker.store.notes import NoteChange
+    from stoker.store.notes import Note
 
 _RECORD_SECONDS = 10.0  # how long a daemon may take to record what a restart of the host ended
 
@@ -326,14 +326,7 @@ class Queue:
             changed = notes.set_star(self.db, notes.SWEEP, known, starred)
             return changed + notes.set_star(self.db, notes.JOB, ids, starred)
 
-    def set_note(
-        self,
-        target: int | str,
-        text: str,
-        *,
-        base: int | None = None,
-        is_continued: bool = False,
-    ) -> NoteChange:
+    def set_note(self, target: int | str, text: str, *, is_continued: bool = False) -> Note:
         """Replace the note of a job (by id) or a sweep (by name); see `store/notes.py`.
 
         Raises NotFound, and UsageError for a note that is too long or contains a NUL byte.
@@ -347,9 +340,7 @@ class Queue:
         else:
             kind, id = notes.JOB, job_queries.job(self.db, target).id
         with self.db.transaction():
-            return notes.set_note(
-                self.db, kind, id, text, time.time(), base=base, is_continued=is_continued
-            )
+            return notes.set_note(self.db, kind, id, text, time.time(), is_continued=is_continued)
 
     def _sweeps(self, names: Iterable[str]) -> list[int]:
         from stoker.store import sweeps

@@ -1,9 +1,7 @@
 """Notes, stars and tags of jobs and sweeps: what users write about their results.
 
-The last writer of a note wins. A writer gives the revision of the note that it started from: if the
-note was changed meanwhile, the text that it replaces is kept as the previous note. Changes that
-continue an edit (a web UI saves while the user types) leave the previous note as it is, so that it
-is the text before the edit.
+The last writer of a note wins, and the text before the edit is kept as the previous note. Changes
+that continue an edit (a web UI saves while the user types) leave the previous note as it is.
 """
 
 from __future__ import annotations
@@ -30,13 +28,6 @@ class Note(Record):
     starred: bool = False
 
 
-class NoteChange(Record):
-    """The result of a change: the note, and whether it replaced one that the writer did not see."""
-
-    note: Note
-    has_replaced: bool
-
-
 NONE = Note()
 
 
@@ -60,25 +51,16 @@ def note(db: Database, kind: str, id: int) -> Note:
 
 
 def set_note(
-    db: Database,
-    kind: str,
-    id: int,
-    text: str,
-    now: float,
-    *,
-    base: int | None = None,
-    is_continued: bool = False,
-) -> NoteChange:
+    db: Database, kind: str, id: int, text: str, now: float, *, is_continued: bool = False
+) -> Note:
     """Replace a note. Call this inside a transaction.
 
-    `base` is the revision that the writer started from, None if it read the note just now;
     `is_continued`: the writer made the last change of the same edit, too.
     """
     before = note(db, kind, id)
-    has_replaced = base is not None and base != before.revision and before.text != text
     if text == before.text:
-        return NoteChange(before, has_replaced=False)
-    previous = before.previous if is_continued and not has_replaced else before.text
+        return before
+    previous = before.previous if is_continued else before.text
     db.execute(
         f"INSERT INTO {kind}_annotations ({kind}, note, revision, changed_at, previous)"
         f" VALUES (?, ?, 1, ?, x'') ON CONFLICT ({kind}) DO UPDATE"
@@ -86,7 +68,7 @@ def set_note(
         " previous = ?",
         (id, to_bytes(text), now, to_bytes(previous)),
     )
-    return NoteChange(note(db, kind, id), has_replaced and bool(before.text))
+    return note(db, kind, id)
 
 
 def set_star(db: Database, kind: str, ids: Iterable[int], starred: bool) -> int:

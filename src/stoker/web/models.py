@@ -338,7 +338,7 @@ class JobInFull(Job):
     """As in `stoker show --json`, with more fields."""
 
     note: str
-    note_revision: int = Field(description="the number of changes; `base` of the next one")
+    note_revision: int = Field(description="the number of changes")
     note_changed_at: str | None
     previous_note: str = Field(description="the note before the last edit")
     output_dir: str = Field(description="$STOKER_OUTPUT_DIR; it may not exist")
@@ -541,7 +541,7 @@ class SweepAnswer(Answer):
     requested: int | None = Field(description="number of trials; null: every point, or no limit")
     actions: list[SweepChoice]
     note: str
-    note_revision: int = Field(description="the number of changes; `base` of the next one")
+    note_revision: int = Field(description="the number of changes")
     previous_note: str = Field(description="the note before the last edit")
 
 

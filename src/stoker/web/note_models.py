@@ -14,9 +14,6 @@ Tag = Annotated[str, Field(min_length=1, max_length=200)]
 
 class NoteForm(Form):
     text: str = Field(max_length=100_000, description="the whole note; empty removes it")
-    base: Annotated[int, Field(ge=0, le=2**62)] | None = Field(
-        None, description="`note_revision` of the note that the editor started from"
-    )
     continued: bool = Field(
         False, description="this change continues the last one, as saving while typing does"
     )
@@ -27,9 +24,6 @@ class NoteAnswer(Answer):
     note_revision: int
     note_changed_at: str | None
     previous_note: str = Field(description="the note before the last edit")
-    replaced: bool = Field(
-        description="the note was changed elsewhere after `base`; `previous_note` is that text"
-    )
 
 
 class AnnotateForm(Form):

@@ -23,20 +23,19 @@ _MOST_TAGS = 200
 
 @router.put("/jobs/{id}/note", response_model=NoteAnswer)
 async def write_job_note(request: Request, id: JobId, form: NoteForm) -> Response:
-    """Replace the note of a job. The last writer wins; the text that it replaces is kept."""
+    """Replace the note of a job. The last writer wins."""
     return await _write(request, id, form)
 
 
 @router.put("/sweeps/{name}/note", response_model=NoteAnswer)
 async def write_sweep_note(request: Request, name: SweepName, form: NoteForm) -> Response:
-    """Replace the note of a sweep. The last writer wins; the text that it replaces is kept."""
+    """Replace the note of a sweep. The last writer wins."""
     return await _write(request, name, form)
 
 
 async def _write(request: Request, target: int | str, form: NoteForm) -> Response:
     def work(queue: Queue) -> dict[str, object]:
-        change = queue.set_note(target, form.text, base=form.base, is_continued=form.continued)
-        return {**full_note_json(change.note), "replaced": change.has_replaced}
+        return full_note_json(queue.set_note(target, form.text, is_continued=form.continued))
 
     return await done(request, await web_of(request).threads.write(work))
 

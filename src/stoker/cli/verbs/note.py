@@ -87,9 +87,7 @@ def _change(queue: Queue, targets: Targets, parsed: Parsed, action: str, words: 
             new = before.previous
         else:
             new = text
-        change = queue.set_note(name, new, base=before.revision)
-        if change.has_replaced:
-            notice("the note was changed elsewhere meanwhile; --previous prints that text")
+        queue.set_note(name, new)
     done = {"clear": "removed from", "restore": "restored for"}.get(action, "written for")
     result = f"note {done} {_described(targets)}"
     return print_change(parsed, result, changed=len(names))
