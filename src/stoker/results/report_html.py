@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Iterable
 from html import escape
 
-from stoker.core.formats.plurals import plural
 from stoker.core.formats.terminal import printable
 from stoker.results import note_markup, svg_plot
-from stoker.results.note_markup import Part, Span, parse_note
-from stoker.results.report import Report, shown_cell
+from stoker.results.figure import Figure
+from stoker.results.note_markup import Part, Span
+from stoker.results.report import COMMAND, SECTION, TITLE, Block, Quote, Report, blocks, shown_cell
 from stoker.results.table import Table
 
 _STYLE = (
     """
 :root { color-scheme: light dark; --bg: #fff; --ink: #1a1b1c; --dim: #5b6066; --line: #d7d7d2;
-  --soft: #f4f4f1; --bad: #bf2626;
+  --soft: #f4f4f1;
   --c0: #1a5fc2; --c1: #c2571a; --c2: #18733a; --c3: #87389f; --c4: #0b7a80; --c5: #8f6c10;
   --c6: #b3296b; --c7: #59626d; }
 @media (prefers-color-scheme: dark) { :root { --bg: #121315; --ink: #e7e8ea; --dim: #a3a9b0;
-  --line: #3a3e44; --soft: #1c1e21; --bad: #ff8078;
+  --line: #3a3e44; --soft: #1c1e21;
   --c0: #6fabff; --c1: #f19a4d; --c2: #5fc786; --c3: #d091e6; --c4: #4fc4ca; --c5: #dcc04f;
   --c6: #f283b4; --c7: #a3acb8; } }
 * { box-sizing: border-box; }
@@ -38,161 +39,98 @@ th, td { text-align: left; padding: 3px 12px 3px 0; border-bottom: 1px solid var
   vertical-align: top; max-width: 40ch; overflow-wrap: anywhere; }
 th, td.num { white-space: nowrap; }
 td.num, th.num { text-align: right; }
-.dim, figcaption, footer { color: var(--dim); }
-.tag { border: 1px solid var(--line); border-radius: 4px; padding: 0 5px; font-size: .85em; }
-.bad { color: var(--bad); }
 figure { margin: 12px 0; }
-figcaption { font-size: .85em; }
-footer { margin-top: 40px; font-size: .85em; }
-meter { width: 120px; }
+figcaption { color: var(--dim); font-size: .85em; }
 @media print { body { max-width: none; } }
 """
     + svg_plot.STYLE
 )
+_TAGS = {
+    TITLE: "h1",
+    SECTION: "h2",
+    note_markup.HEADING: "h3",
+    note_markup.ITEM: "li",
+    note_markup.PARAGRAPH: "p",
+}
+_SPAN_TAGS = {note_markup.CODE: "code", note_markup.BOLD: "strong", note_markup.EMPHASIS: "em"}
 
 
 def html(report: Report) -> str:
     """The whole file. Everything from users is escaped."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    title = f"Sweep {_text(report.name)}"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=True)}">',
-            '<meta name="referrer" content="no-referrer">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{title}</title>",
-            f"<style>{_STYLE}</style>",
-            "</head>",
-            "<body>",
-            "<main>",
-            *_body(report),
-            "</main>",
-            f"<footer>{_text(report.made)}</footer>",
-            "</body>",
-            "</html>\n",
-        ]
-    )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{_text(policy)}">
+<meta name="referrer" content="no-referrer">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Sweep {_text(report.name)}</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+{_joined(blocks(report))}
+</main>
+</body>
+</html>
+"""
 
 
-def _body(report: Report) -> list[str]:
-    parts = [f"<h1>{_text(report.name)}</h1>", _status(report)]
-    if report.note:
-        parts.append(f"<blockquote>\n{_note(report.note)}\n</blockquote>")
-    facts = [
-        f'<tr><th scope="row">{_text(name)}</th><td><code>{_text(value)}</code></td></tr>'
-        for name, value in report.facts
-    ]
-    parts.append(f"<table>\n{chr(10).join(facts)}\n</table>")
-    if report.failures:
-        lines = [
-            f'<li><b class="bad">{one.size}</b> {_text(one.result)}'
-            + ("" if one.job is None else f" <code>stoker log {one.job}</code>")
-            + "</li>"
-            for one in report.failures
-        ]
-        parts += ["<h2>Failures</h2>", f"<ul>\n{chr(10).join(lines)}\n</ul>"]
-    parts.append("<h2>Best trials</h2>")
-    best_of = report.best_of or "No trial has a result yet."
-    parts.append(f'<p class="dim">{_text(best_of)}</p>')
-    if report.best.lines:
-        parts.append(_table(report.best))
-    if report.groups is not None:
-        parts += ["<h2>Groups</h2>", f'<p class="dim">Over {_text(report.group_of)}.</p>']
-        parts.append(_table(report.groups))
-    if report.figures:
-        parts.append("<h2>Curves and parameters</h2>")
-    for figure in report.figures:
-        note = f"{_text(figure.title)}" + (f": {_text(figure.note)}" if figure.note else "")
-        parts.append(
-            f'<figure>\n<div class="wide">\n{svg_plot.draw(figure)}\n</div>\n<figcaption>'
-            f"{note}</figcaption>\n</figure>"
+def _joined(content: Iterable[Block]) -> str:
+    lines: list[str] = []
+    is_list = False
+    for block in content:
+        if (isinstance(block, Part) and block.kind == note_markup.ITEM) != is_list:
+            is_list = not is_list
+            lines.append("<ul>" if is_list else "</ul>")
+        lines.append(_block(block))
+    return "\n".join([*lines, *(["</ul>"] if is_list else [])])
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Quote):
+        return f"<blockquote>\n{_joined(block.parts)}\n</blockquote>"
+    if isinstance(block, Figure):
+        note = _text(f"{block.title}: {block.note}" if block.note else block.title)
+        return (
+            f'<figure>\n<div class="wide">\n{svg_plot.draw(block)}\n</div>\n'
+            f"<figcaption>{note}</figcaption>\n</figure>"
         )
-    if report.importance:
-        parts += ["<h2>Parameter importance</h2>", f"<p>{_text(report.explanation)}.</p>"]
-        lines = [
-            f"<tr><td><code>{_text(one.name)}</code></td>"
-            f'<td><meter min="0" max="1" value="{one.score:.2f}"></meter></td>'
-            f'<td class="num">{one.score:.2f}</td><td class="num">{one.n}</td></tr>'
-            for one in report.importance
-        ]
-        head = (
-            "<tr><th>parameter</th><th></th><th class=num>score</th><th class=num>trials</th></tr>"
-        )
-        parts.append(f"<table>\n{head}\n{chr(10).join(lines)}\n</table>")
-    parts.append("<h2>Provenance</h2>")
-    if report.provenance:
-        lines = [
-            f"<li>{_text(one.label)}: <code>{_text(one.text)}</code>"
-            f' <span class="dim">({plural(one.trials, "trial")})</span></li>'
-            for one in report.provenance
-        ]
-        parts.append(f"<ul>\n{chr(10).join(lines)}\n</ul>")
-    else:
-        parts.append(
-            "<p>Nothing was recorded: no trial has started, or their jobs were removed.</p>"
-        )
-    parts.append("<h2>Repeat</h2>")
-    for step in report.steps:
-        parts.append(f"<p>{_text(step.text)}</p>\n<pre>{_lines(step.command)}</pre>")
-    return parts
-
-
-def _status(report: Report) -> str:
-    words = [f"<b>{_text(report.state)}</b>", plural(report.total, "trial")]
-    words += [f"{count} {_text(state)}" for state, count in report.trials.items()]
-    text = ", ".join(words)
-    if report.stopped:
-        text += f"; stopped: {_text(report.stopped)}"
-    tags = " ".join(f'<span class="tag">{_text(tag)}</span>' for tag in report.tags)
-    return f"<p>{text} {tags}</p>"
+    if block.kind in (note_markup.BLOCK, COMMAND):
+        return f"<pre>{_lines(block.spans[0].text)}</pre>"
+    tag = _TAGS[block.kind]
+    return f"<{tag}>{''.join(map(_span, block.spans))}</{tag}>"
 
 
 def _table(table: Table) -> str:
+    """The first column of a table without names has the names of its rows."""
     numeric = [all(_is_number(line[at]) for line in table.lines) for at in range(len(table.names))]
     kind = [' class="num"' if one else "" for one in numeric]
-    head = "".join(
-        f'<th scope="col"{kind[at]}>{_text(name)}</th>' for at, name in enumerate(table.names)
-    )
-    lines = [
-        "<tr>"
-        + "".join(f"<td{kind[at]}>{_text(shown_cell(value))}</td>" for at, value in enumerate(line))
-        + "</tr>"
-        for line in table.lines
-    ]
-    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{chr(10).join(lines)}\n</table></div>'
+    rows = []
+    if any(table.names):
+        names = enumerate(table.names)
+        rows.append("".join(f'<th scope="col"{kind[at]}>{_text(name)}</th>' for at, name in names))
+        for line in table.lines:
+            cells = enumerate(map(shown_cell, line))
+            rows.append("".join(f"<td{kind[at]}>{_text(cell)}</td>" for at, cell in cells))
+    else:
+        for name, value in table.lines:
+            head = f'<th scope="row">{_text(str(name))}</th>'
+            rows.append(f"{head}<td><code>{_text(str(value))}</code></td>")
+    lines = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f'<div class="wide"><table>\n{lines}\n</table></div>'
 
 
 def _is_number(value: object) -> bool:
     return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
 
 
-def _note(note: str) -> str:
-    lines: list[str] = []
-    is_list = False
-    for part in parse_note(note):
-        if (part.kind == note_markup.ITEM) != is_list:
-            is_list = not is_list
-            lines.append("<ul>" if is_list else "</ul>")
-        lines.append(_part(part))
-    return "\n".join([*lines, *(["</ul>"] if is_list else [])])
-
-
-def _part(part: Part) -> str:
-    if part.kind == note_markup.BLOCK:
-        return f"<pre>{_lines(part.spans[0].text)}</pre>"
-    tag = {note_markup.ITEM: "li", note_markup.HEADING: "h3"}.get(part.kind, "p")
-    return f"<{tag}>{''.join(map(_span, part.spans))}</{tag}>"
-
-
 def _span(span: Span) -> str:
-    tag = {note_markup.CODE: "code", note_markup.BOLD: "strong", note_markup.EMPHASIS: "em"}.get(
-        span.kind
-    )
+    tag = _SPAN_TAGS.get(span.kind)
     inner = _lines(span.text)
     return inner if tag is None else f"<{tag}>{inner}</{tag}>"
 

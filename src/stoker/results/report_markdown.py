@@ -7,95 +7,53 @@ escaped.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from stoker.core.formats.plurals import plural
 from stoker.core.formats.terminal import printable
 from stoker.results import note_markup, terminal_plot
 from stoker.results.figure import Figure
-from stoker.results.note_markup import Part, Span, parse_note
-from stoker.results.report import Report, shown_cell
+from stoker.results.note_markup import Part, Span
+from stoker.results.report import COMMAND, SECTION, TITLE, Block, Quote, Report, blocks, shown_cell
 from stoker.results.table import Table
 
 _PLOT_SIZE = (96, 24)
 _NUMBERS = re.compile(r"[-+]?[0-9][0-9.e+-]*$|-$|true$|false$")
 _PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>#|~&!$^])")
 # Columns with a meaning of their own.
-_OWN_NAMES = (
-    "",
-    "trial",
-    "job",
-    "time",
-    "n",
-    "mean",
-    "sd",
-    "min",
-    "max",
-    "missing",
-    "parameter",
-    "score",
-    "trials",
-)
+_OWN_NAMES = re.compile("(trials?|job|time|n|mean|sd|min|max|missing|parameter|score)?")
+_PREFIXES = {TITLE: "# ", SECTION: "## ", note_markup.HEADING: "### ", note_markup.ITEM: "- "}
 _AT_START = re.compile(r"^(\s*)([-+=]|[0-9]+[.)])", re.M)
 
 
 def markdown(report: Report, images: Sequence[str] | None = None) -> str:
     """`images`: files beside the report, one for each figure; without them, plots are text."""
-    parts = [f"# Sweep {code(report.name)}", _status(report)]
-    if report.note:
-        parts.append(_note(report.note))
-    parts.append(_table(Table(("", ""), list(report.facts)), code_from=1))
-    if report.failures:
-        lines = [
-            f"- {one.size} {code(one.result)}"
-            + ("" if one.job is None else f" (`stoker log {one.job}`)")
-            for one in report.failures
-        ]
-        parts += ["## Failures", "\n".join(lines)]
-    parts += ["## Best trials", escape(report.best_of or "No trial has a result yet.")]
-    parts.append(_table(report.best) if report.best.lines else "")
-    if report.groups is not None:
-        parts += ["## Groups", f"Over {escape(report.group_of)}.", _table(report.groups)]
-    if report.figures:
-        parts.append("## Curves and parameters")
-    for number, figure in enumerate(report.figures):
-        parts += _figure(figure, None if images is None else images[number])
-    if report.importance:
-        parts += ["## Parameter importance", f"{escape(_sentence(report.explanation))}"]
-        names = ("parameter", "score", "trials")
-        lines_of = [(one.name, f"{one.score:.2f}", one.n) for one in report.importance]
-        parts.append(_table(Table(names, list(lines_of))))
-    parts.append("## Provenance")
-    if report.provenance:
-        lines = [
-            f"- {escape(one.label)}: {code(one.text)} ({plural(one.trials, 'trial')})"
-            for one in report.provenance
-        ]
-        parts.append("\n".join(lines))
-    else:
-        parts.append("Nothing was recorded: no trial has started, or their jobs were removed.")
-    parts.append("## Repeat")
-    for step in report.steps:
-        parts += [f"{escape(_sentence(step.text))}", _block(step.command, "console", "$ ")]
-    parts.append(f"*{escape(report.made)}*")
-    return "\n\n".join(part for part in parts if part) + "\n"
+    return _joined(blocks(report), None if images is None else iter(images)) + "\n"
 
 
-def _status(report: Report) -> str:
-    words = [f"**{escape(report.state)}**", f"{plural(report.total, 'trial')}"]
-    words += [f"{count} {escape(state)}" for state, count in report.trials.items()]
-    text = ", ".join(words)
-    if report.stopped:
-        text += f"; stopped: {code(report.stopped)}"
-    if report.tags:
-        text += "; tags: " + ", ".join(map(code, report.tags))
+def _joined(content: Iterable[Block], images: Iterator[str] | None = None) -> str:
+    text, was_item = "", False
+    for block in content:
+        is_item = isinstance(block, Part) and block.kind == note_markup.ITEM
+        gap = "" if not text else "\n" if is_item and was_item else "\n\n"
+        text, was_item = f"{text}{gap}{_block(block, images)}", is_item
     return text
 
 
-def _figure(figure: Figure, image: str | None) -> list[str]:
-    if image is not None:
-        return [f"![{escape(figure.title)}](<{_path(image)}>)", escape(figure.note)]
-    return [_block(terminal_plot.draw(figure, *_PLOT_SIZE).rstrip("\n"), "text")]
+def _block(block: Block, images: Iterator[str] | None) -> str:
+    if isinstance(block, Table):
+        return _table(block)
+    if isinstance(block, Quote):
+        return "\n".join(f"> {line}".rstrip() for line in _joined(block.parts).split("\n"))
+    if isinstance(block, Figure):
+        if images is None:
+            return _fenced(terminal_plot.draw(block, *_PLOT_SIZE).rstrip("\n"), "text")
+        picture = f"![{escape(block.title)}](<{_path(next(images))}>)"
+        return f"{picture}\n\n{escape(block.note)}" if block.note else picture
+    if block.kind == COMMAND:
+        return _fenced(block.spans[0].text, "console", "$ ")
+    if block.kind == note_markup.BLOCK:
+        return _fenced(block.spans[0].text, "text")
+    return _PREFIXES.get(block.kind, "") + "".join(map(_span, block.spans))
 
 
 def _path(name: str) -> str:
@@ -103,35 +61,6 @@ def _path(name: str) -> str:
     from urllib.parse import quote
 
     return quote(name.encode("utf-8", "surrogateescape"), safe="/-._~ ")
-
-
-def _sentence(text: str) -> str:
-    return text if not text or text.endswith(".") else f"{text}."
-
-
-# -- notes ----------------------------------------------------------------------------------------
-
-
-def _note(note: str) -> str:
-    lines: list[str] = []
-    before = ""
-    for part in parse_note(note):
-        if lines and not part.kind == before == note_markup.ITEM:
-            lines.append("")
-        lines += _note_lines(part)
-        before = part.kind
-    return "\n".join(f"> {line}".rstrip() for line in lines)
-
-
-def _note_lines(part: Part) -> list[str]:
-    if part.kind == note_markup.BLOCK:
-        return _block(part.spans[0].text, "text").split("\n")
-    text = "".join(map(_span, part.spans))
-    if part.kind == note_markup.ITEM:
-        return [f"- {text}"]
-    if part.kind == note_markup.HEADING:
-        return [f"### {text}"]
-    return text.split("\n")
 
 
 def _span(span: Span) -> str:
@@ -165,25 +94,23 @@ def code(text: str) -> str:
     return f"{fence}{room}{text}{room}{fence}"
 
 
-def _block(text: str, kind: str, prompt: str = "") -> str:
+def _fenced(text: str, kind: str, prompt: str = "") -> str:
     """A fenced block. The fence is longer than any in the text."""
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     lines = [printable(line) for line in text.split("\n")]
     return "\n".join([f"{fence}{kind}", prompt + lines[0], *lines[1:], fence])
 
 
-def _table(table: Table, code_from: int = 0) -> str:
-    header = [name if name in _OWN_NAMES else _cell(name) for name in table.names]
+def _table(table: Table) -> str:
+    """The first column of a table without names has the names of its rows."""
+    header = [name if _OWN_NAMES.fullmatch(name) else _cell(name) for name in table.names]
+    is_named = any(table.names)
     lines = [
-        [escape(str(cell)) if at < code_from else _cell(cell) for at, cell in enumerate(line)]
+        [_cell(cell) if at or is_named else escape(str(cell)) for at, cell in enumerate(line)]
         for line in table.lines
     ]
-    rule = ["---"] * len(header)
-    return "\n".join(_row(cells) for cells in (header, rule, *lines))
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    rows = (header, ["---"] * len(header), *lines)
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
 
 
 def _cell(value: object) -> str:

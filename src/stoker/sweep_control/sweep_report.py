@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 from stoker import __version__
 from stoker.client.code_views import code_words, machine_words
@@ -83,10 +84,8 @@ def sweep_report(
     counts = sweeps.counts(queue.db, row.id)
     metric = _metric(request, selection)
     best = _best_rows(rows, metric, request.top)
-    by = list(request.group) or (groups_over_seeds(rows) if metric is not None else [])
-    found = [] if metric is None else importance(rows, f"metric.{metric.name}")
     when = time.time() if now is None else now
-    return Report(
+    report = Report(
         name=row.name,
         note=notes.note(queue.db, notes.SWEEP, row.id).text,
         tags=tuple(notes.tags(queue.db, notes.SWEEP, row.id)),
@@ -99,19 +98,23 @@ def sweep_report(
             FailedAlike(one.size, one.result, one.job)
             for one in (trial_failures(rows, Columns(rows)) if rows else [])
         ),
-        best=_best_table(best, rows, metric),
-        best_of="" if metric is None else _goal_words(metric, best),
-        groups=None if metric is None or not by or not rows else _groups(rows, by, metric),
-        group_of="" if metric is None else _group_words(rows, by, metric),
-        figures=()
-        if metric is None
-        else _figures(selection, cache or CurveCache(files), metric, by, request.smooth),
-        importance=tuple(found[:_MOST_IMPORTANT]),
-        explanation="" if metric is None else explain(found, metric.name),
         provenance=_provenance(queue, row),
         steps=_steps(queue, row.name, spec, command_text(row.name, spec, base), best, metric),
         made=time.strftime("Made %Y-%m-%d %H:%M:%S", time.localtime(when))
         + f" by Stoker {__version__}",
+    )
+    if metric is None:
+        return report
+    by = list(request.group) or groups_over_seeds(rows)
+    found = importance(rows, f"metric.{metric.name}")
+    return report._replace(
+        best=_best_table(best, rows, metric),
+        best_of=_goal_words(metric, best),
+        groups=_groups(rows, by, metric) if by and rows else None,
+        group_of=_group_words(rows, by, metric),
+        figures=_figures(selection, cache or CurveCache(files), metric, by, request.smooth),
+        importance=tuple(found[:_MOST_IMPORTANT]),
+        explanation=explain(found, metric.name),
     )
 
 
@@ -139,21 +142,15 @@ def _best_rows(rows: list[Row], metric: Metric | None, top: int) -> list[Row]:
     return table.best_first(measured, f"metric.{metric.name}", metric.goal)[:top]
 
 
-def _best_table(best: list[Row], rows: list[Row], metric: Metric | None) -> Table:
-    if metric is None:
-        return Table((), [])
+def _best_table(best: list[Row], rows: list[Row], metric: Metric) -> Table:
     known = Columns(rows)
     params = [known.find(name) for name in table.varying(rows)]
     others = dict.fromkeys(name for row in best for name in row.metrics if name != metric.name)
     names = [f"metric.{metric.name}", *(f"metric.{name}" for name in list(others)[:5])]
     content = table.select_columns(best, ["trial", *params, *names, "seconds", "job"], known)
-    at = content.names.index("seconds")
-    lines = [
-        tuple(_time(cell) if place == at else cell for place, cell in enumerate(line))
-        for line in content.lines
-    ]
-    shown = tuple("time" if name == "seconds" else name for name in content.names)
-    return Table(tuple(name.removeprefix("metric.") for name in shown), lines)
+    lines = [(*line[:-2], _time(line[-2]), line[-1]) for line in content.lines]
+    shown = (name.removeprefix("metric.") for name in content.names[:-2])
+    return Table((*shown, "time", "job"), lines)
 
 
 def _time(seconds: object) -> str | None:
@@ -264,35 +261,23 @@ def _steps(
         steps = [Step("Run the sweep again on another machine or in an empty queue", command)]
     else:
         steps = [Step("Run the sweep again under another name", f"stoker sweep clone {shown}")]
-    top = best[0] if best else None
-    if top is not None and top.job is not None:
-        row = _job(queue, top.job)
-        if row is not None:
-            steps += [
-                Step(
-                    "Run the best trial again, with the code that it ran with",
-                    f"stoker rerun --same-code {row.id}",
-                ),
-                Step(
-                    "The command of the best trial",
-                    f"cd {quote(row.cwd)} && {display(row.argv, row.shell)}",
-                ),
-            ]
-            code = code_states.of_job(queue.db, row.id)
-            if code is not None and code.is_dirty:
-                text = "How its code differed from the commit"
-                steps.append(Step(text, f"stoker show {row.id} --diff"))
+    if best and best[0].job is not None:
+        with suppress(NotFound):  # the job was removed; the trial stays
+            steps += _steps_of_best(queue, job_queries.job(queue.db, best[0].job))
     order = "" if metric is None or metric.goal is None else f" --sort {quote(_sort_key(metric))}"
     steps.append(Step("All trials", f"stoker results {shown}{order}"))
     return tuple(steps)
 
 
+def _steps_of_best(queue: Queue, row: job_queries.JobRow) -> Iterator[Step]:
+    again = "Run the best trial again, with the code that it ran with"
+    yield Step(again, f"stoker rerun --same-code {row.id}")
+    command = f"cd {quote(row.cwd)} && {display(row.argv, row.shell)}"
+    yield Step("The command of the best trial", command)
+    code = code_states.of_job(queue.db, row.id)
+    if code is not None and code.is_dirty:
+        yield Step("How its code differed from the commit", f"stoker show {row.id} --diff")
+
+
 def _sort_key(metric: Metric) -> str:
     return f"-{metric.name}" if metric.goal == "max" else metric.name
-
-
-def _job(queue: Queue, id: int) -> job_queries.JobRow | None:
-    try:
-        return job_queries.job(queue.db, id)
-    except NotFound:
-        return None  # it was removed; the trial stays
