@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from stoker.core.notify.masked_command import masked_command
-from stoker.core.notify.message import Notice, Sender, compose, sentence, subject_of
+from stoker.core.notify.message import (
+    Notice,
+    Sender,
+    compose,
+    masked_command,
+    sentence,
+    subject_of,
+)
 
 SENDER = Sender("gpu1", "ada")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from stoker.cli.verbs.doctor import examine
 from stoker.errors import Conflict, Error, NoPermission, NotFound, UsageError
 from stoker.notify.place_kinds import is_secret, kind_of, mail_server, masked, scrubbed
 from stoker.notify.places_file import add_place, load_places, remove_place
@@ -139,6 +140,26 @@ def test_file_in_another_form_is_not_damaged(settings_file: Path) -> None:
             change()
     assert settings_file.read_text() == text
     assert os.listdir(settings_file.parent) == ["settings.toml"]
+
+
+def test_doctor_names_places_that_need_apprise_if_it_is_missing(
+    settings_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings_file.write_text('[notify.places.phone]\nurl = "ntfy://SECRET"\n')
+    settings_file.chmod(0o600)
+    settings = load_settings()._replace(state_dir=str(settings_file.parent / "queue"))
+
+    def found() -> list[tuple[str, str]]:
+        return [(one.what, one.hint) for one in examine(settings) if "notifications" in one.what]
+
+    assert found() == []
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    hint = "install it: pip install 'stoker[notify]'"
+    assert found() == [("the place `phone` for notifications needs Apprise", hint)]
+    settings_file.write_text('[notify.places.phone]\nurl = "SECRET"\n')
+    assert [what for what, _ in found()] == [
+        "notifications: the address of the place is not complete"
+    ]
 
 
 @pytest.mark.parametrize(

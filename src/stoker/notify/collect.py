@@ -13,8 +13,7 @@ from collections.abc import Callable
 from stoker.client import log_text, views
 from stoker.core.formats.byte_text import to_text
 from stoker.core.formats.shell_words import display
-from stoker.core.notify.masked_command import masked_command
-from stoker.core.notify.message import Notice, Sender, compose
+from stoker.core.notify.message import Notice, Sender, compose, masked_command
 from stoker.core.notify.notify_settings import NotifySettings, default_places
 from stoker.core.notify.rules import (
     END,

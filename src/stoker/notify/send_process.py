@@ -16,7 +16,7 @@ from importlib import import_module
 from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.notify.place_kinds import kind_of, scrubbed
-from stoker.notify.send_error import SendError
+from stoker.notify.senders import SendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ makes no message twice. Between two arrows, the notifier can be killed at any ti
 
 from __future__ import annotations
 
-from stoker.core.notify import time_limit
 from stoker.core.record import Record
 from stoker.store.database import Database, id_list
 
@@ -20,11 +19,11 @@ WAITING, SENT, FAILED = "waiting", "sent", "failed"
 MAX_PAUSE = 600.0  # seconds between two tries to send a message
 _KEPT_MESSAGES = 1000  # for `stoker notify log`
 _KEPT_SECONDS = 90 * 86400.0
-# When an attempt `a` of a job `j` is announced; NULL: not at all.
+# When an attempt `a` of a job `j` is announced: with a tenth of its limit left, 1 to 30 minutes.
+# NULL: not at all, since the message would come with the end.
 _WARN_AT = (
-    f"CASE WHEN j.time_limit >= {time_limit.MIN_LIMIT} THEN a.started_at + j.time_limit"
-    f" - min(max(j.time_limit * {time_limit.SHARE}, {time_limit.LEAST_SECONDS}),"
-    f" {time_limit.MOST_SECONDS}) END"
+    "CASE WHEN j.time_limit >= 120 THEN a.started_at + j.time_limit"
+    " - min(max(j.time_limit * 0.1, 60), 1800) END"
 )
 # Running jobs whose time limit may have to be announced, with the time of that.
 _LIMITS = (

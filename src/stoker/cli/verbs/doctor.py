@@ -23,6 +23,9 @@ from stoker.daemon.wake import CHANGES_SOCKET
 from stoker.devices.discovery import find_devices, has_driver
 from stoker.devices.nvml_client import sample_once
 from stoker.errors import Error
+from stoker.notify.place_kinds import APPRISE, kind_of
+from stoker.notify.places_file import load_places
+from stoker.notify.senders.by_apprise import INSTALL_HINT, is_installed
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -109,6 +112,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _job_limits(settings)
     yield from _logout()
     yield from _boot(settings)
+    yield from _notifications()
     yield from _devices(settings)
 
 
@@ -438,6 +442,20 @@ def _boot(settings: Settings) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", f"the daemon is {found.words()}")
+
+
+def _notifications() -> Iterator[Finding]:
+    """Places whose messages cannot be sent from here."""
+    try:
+        kinds = {name: kind_of(url) for name, url in load_places().items()}
+    except Error as error:
+        yield Finding("bad", f"notifications: {error.message}", error.hint or "")
+        return
+    for name, kind in kinds.items():
+        if kind == APPRISE and not is_installed():
+            yield Finding(
+                "bad", f"the place `{name}` for notifications needs Apprise", INSTALL_HINT
+            )
 
 
 def _connections(devices: tuple[Device, ...]) -> str:

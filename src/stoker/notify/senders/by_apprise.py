@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from stoker.notify.send_error import SendError
+from stoker.notify.senders import SendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

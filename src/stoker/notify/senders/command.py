@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 
-from stoker.notify.send_error import SendError
+from stoker.notify.senders import SendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from stoker.notify.send_error import SendError
+from stoker.notify.senders import SendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

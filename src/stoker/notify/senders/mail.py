@@ -11,7 +11,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 
 from stoker.notify.place_kinds import MailServer, mail_server
-from stoker.notify.send_error import SendError
+from stoker.notify.senders import SendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import urllib.error
 import urllib.request
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urljoin, urlsplit
 
-from stoker.notify.send_error import SendError
+from stoker.notify.senders import SendError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,13 +57,11 @@ def _post(url: str, message: dict[str, Any]) -> str | None:
             "Idempotency-Key": message["id"],
         },
     )
-    user, _, password = urlsplit(url).netloc.rpartition("@")[0].partition(":")
+    parts = urlsplit(url)
+    login, _, host = parts.netloc.rpartition("@")
+    user, _, password = login.partition(":")
     if user:
-        import base64
-        from urllib.parse import unquote
-
-        parts = urlsplit(url)
-        request.full_url = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        request.full_url = parts._replace(netloc=host).geturl()
         pair = f"{unquote(user)}:{unquote(password)}".encode()
         request.add_header("Authorization", f"Basic {base64.b64encode(pair).decode()}")
     opener = urllib.request.build_opener(_NoRedirect)
@@ -72,14 +71,9 @@ def _post(url: str, message: dict[str, Any]) -> str | None:
     except urllib.error.HTTPError as error:
         with error:
             if error.code in (307, 308) and error.headers.get("Location"):
-                from urllib.parse import urljoin
-
                 return urljoin(url, str(error.headers["Location"]))
             is_final = 300 <= error.code < 500 and error.code not in _LATER
             raise SendError(f"the server answered HTTP {error.code}", is_final) from None
-    except urllib.error.URLError as error:
-        raise SendError(f"cannot reach the server: {error.reason}") from None
-    except (OSError, ValueError, EOFError) as error:
-        raise SendError(f"cannot reach the server: {error}") from None
     except Exception as error:  # http.client raises its own for a malformed response
-        raise SendError(f"the server's answer is not valid HTTP: {error}") from None
+        reason = getattr(error, "reason", error)
+        raise SendError(f"cannot reach the server: {reason}") from None
