@@ -76,18 +76,16 @@ def sweep_note_json(db: Database, sweep: int) -> dict[str, Any]:
     }
 
 
+def owner(db: Database, target: int | str) -> tuple[str, int]:
+    """Kind and id of a job (by id) or a sweep (by name), for `store/notes.py`. Raises NotFound."""
+    if isinstance(target, str):
+        return SWEEP, sweeps.get(db, target).id
+    return JOB, job_queries.job(db, target).id
+
+
 def note_of(queue: Queue, target: int | str) -> Note:
     """The note of a job (by id) or a sweep (by name). Raises NotFound."""
-    if isinstance(target, str):
-        return notes.note(queue.db, SWEEP, sweeps.get(queue.db, target).id)
-    return notes.note(queue.db, JOB, job_queries.job(queue.db, target).id)
-
-
-def tags_of(queue: Queue, target: int | str) -> list[str]:
-    """The tags of a job (by id) or a sweep (by name). Raises NotFound."""
-    if isinstance(target, str):
-        return notes.tags(queue.db, SWEEP, sweeps.get(queue.db, target).id)
-    return notes.tags(queue.db, JOB, job_queries.job(queue.db, target).id)
+    return notes.note(queue.db, *owner(queue.db, target))
 
 
 def select_targets(queue: Queue, words: Iterable[str], names: Iterable[str] = ()) -> Targets:

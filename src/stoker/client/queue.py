@@ -331,14 +331,11 @@ class Queue:
 
         Raises NotFound, and UsageError for a note that is too long or contains a NUL byte.
         """
-        from stoker.client.notes import check_note
-        from stoker.store import job_queries, notes
+        from stoker.client.notes import check_note, owner
+        from stoker.store import notes
 
         text = check_note(text)
-        if isinstance(target, str):
-            kind, id = notes.SWEEP, self._sweeps([target])[0]
-        else:
-            kind, id = notes.JOB, job_queries.job(self.db, target).id
+        kind, id = owner(self.db, target)
         with self.db.transaction():
             return notes.set_note(self.db, kind, id, text, time.time(), is_continued=is_continued)
 

@@ -45,9 +45,11 @@ class Annotated:
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags, sorted; `tag` changes them."""
-        from stoker.client.notes import tags_of
+        from stoker.client.notes import owner
+        from stoker.store import notes
 
-        return tuple(tags_of(*self._target()))
+        queue, target = self._target()
+        return tuple(notes.tags(queue.db, *owner(queue.db, target)))
 
     def tag(self, *add: str, remove: Iterable[str] | str = ()) -> None:
         """Add tags, and remove others.
