@@ -32,10 +32,7 @@ export type State =
 
 type OverviewResponse = Got<'/api/overview'>;
 type WithState<T> = Omit<T, 'state'> & { state: State };
-type WaitingFields = Pick<
-  OverviewResponse['queue'][number],
-  'why_short' | 'starts_in' | 'start_error' | 'ready'
->;
+type WaitingFields = Pick<OverviewResponse['queue'][number], 'why_short' | 'starts_in' | 'ready'>;
 export type Run = OverviewResponse['running'][number]['run'];
 
 export interface Job extends WithState<Got<'/api/jobs'>['jobs'][number]>, Partial<WaitingFields> {
@@ -94,10 +91,7 @@ export interface Delta
   queue?: number[];
   waits?: Record<
     string,
-    Pick<
-      OverviewResponse['queue'][number],
-      'why' | 'why_short' | 'starts_in' | 'start_error' | 'ready'
-    >
+    Pick<OverviewResponse['queue'][number], 'why' | 'why_short' | 'starts_in' | 'ready'>
   >;
   runs?: Record<string, Run>;
   removed_sweeps?: string[];

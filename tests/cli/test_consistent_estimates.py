@@ -3,16 +3,9 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from stoker.client.wait_reasons import QueueView
-from stoker.core.formats.durations import format_duration
-from stoker.settings import Settings
 from stoker.store import meta
 from stoker.store.database import open_database
 from tests.cli.helpers import as_json
@@ -140,54 +133,6 @@ def test_forecasts_keep_the_order_of_the_queue(new_lab: Callable[..., Lab]) -> N
     }
     assert 2 in likely and behind not in likely
     lab.ok("cancel", "all")
-
-
-@contextmanager
-def daemon_with_quick_forecasts(lab: Lab, mark: Path, number: int) -> Iterator[None]:
-    """A daemon that creates the file `mark` when it has forecasts for `number` jobs."""
-    script = Path(__file__).with_name("forecast_daemon.py")
-    process = subprocess.Popen([sys.executable, str(script), str(mark), str(number)], env=lab.env)
-    try:
-        lab.wait_until(lambda: lab.daemon_pid() == process.pid)
-        yield
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def test_forecast_shows_its_past_error_everywhere_alike(new_lab: Callable[..., Lab]) -> None:
-    lab = new_lab(devices=1)
-    mark = lab.folder / "predicted"
-    first, second = Gate(lab.folder, "first"), Gate(lab.folder, "second")
-    with daemon_with_quick_forecasts(lab, mark, 6):
-        lab.submit("-t", "60s", first.wait)
-        first.wait_for()
-        jobs = [lab.submit("-t", "60s", "true") for _ in range(6)]
-        assert "usually right" not in lab.ok("why", str(jobs[0]))  # there are no samples yet
-        lab.wait_until(mark.exists)
-        first.open()
-        assert lab.wait() == 0
-        running = lab.submit("-t", "300s", second.wait)
-        second.wait_for()
-        waits = lab.submit("-t", "60s", "true")
-
-        def error() -> Any:
-            return as_json(lab.ok("why", str(waits), "--json"))["jobs"][0]["start_error"]
-
-        lab.wait_until(error)
-        # Jobs were expected at the time limits of those before them, and started at once.
-        assert 60 < error() < 600
-        within = format_duration(error())
-        assert f"(usually right to within {within})" in lab.ok("why", str(waits))
-        assert f" ±{within} " in lab.ok("ls", str(waits))
-        assert f" ±{within} " in lab.ok("status")
-        assert as_json(lab.ok("ls", "--json"))["starts"][str(waits)]["start_error"] == error()
-        db = open_database(str(lab.state_dir))
-        view = QueueView(db, Settings(str(lab.state_dir), devices="1"))
-        assert view.starts()[waits].error == error()
-        db.close()
-        second.open()
-        assert lab.wait(running, waits) == 0
 
 
 def test_forecast_without_a_known_end_is_the_same_for_all_commands(

@@ -244,7 +244,6 @@ def test_why_prints_the_state_of_a_job_that_does_not_wait(lab: Lab) -> None:
                 "state": "failed",
                 "reasons": ["it failed: exit 3"],
                 "starts_in": None,
-                "start_error": None,
                 "what_if": [],
             }
         ],

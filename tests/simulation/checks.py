@@ -49,12 +49,10 @@ def check_no_idle_gpu(starts: Iterable[Start], detail: str) -> None:
         raise Violation(f"I9: GPU {gpus} is idle while job {jobs} may run there: {detail}")
 
 
-def check_estimates(known: tuple[Snapshot, set[int]] | None, fresh: Snapshot) -> None:
+def check_estimates(known: Snapshot, fresh: Snapshot) -> None:
     """I8: the loop and readers of the database have the same estimates."""
-    if known is None:
-        return
-    ours = known[0].estimates
-    for profile in {job.profile for job in (*known[0].waiting, *known[0].running)}:
+    ours = known.estimates
+    for profile in {job.profile for job in (*known.waiting, *known.running)}:
         if ours.of(profile) != fresh.estimates.of(profile):
             raise Violation(
                 f"I8: the estimate of profile {profile} is {ours.of(profile)} for the daemon, and"

@@ -132,7 +132,7 @@ class Simulator:
         if any(job.request.gpus for job in snapshot.waiting):
             self.checker.counts["GPUs checked"] += 1
         if daemon.without_faults(lambda: loop.is_current):
-            known = daemon.without_faults(lambda: loop.first_jobs(64))
+            known = daemon.without_faults(lambda: loop.snapshot(MAX_JOBS_PER_GROUP))
             check_estimates(known, snapshot)
         limited = limit_waiting_jobs(snapshot)
         plan = decide(limited)

@@ -229,7 +229,6 @@ export class Fake {
     const isReady = canStart(one);
     return {
       starts_in: isReady && one.id % 4 !== 2 ? 60 + ((one.id * 37) % 4000) : null,
-      start_error: isReady && one.id % 4 === 1 ? 240 : null,
       ...one,
       why: one.why ?? whyOf(one, isReady ? place : 0),
       why_short: one.why_short ?? one.why ?? shortWhyOf(one, isReady ? place : 0),
@@ -390,7 +389,7 @@ export class Fake {
             acc: { last: 0.91, min: 0.1, max: 0.915, n: 60, step: 590 },
           }
         : {};
-      const { starts_in: _, start_error: __, why_short: ___, ...waiting } = this.withWait(one);
+      const { starts_in: _, why_short: __, ...waiting } = this.withWait(one);
       return {
         job: {
           ready: false,

@@ -141,7 +141,7 @@ function Legend({ data }: { data: Timeline }) {
           </li>
         ))}
       </ul>
-      {data.to > data.now && <p>Forecast: {visible(data.forecast.words)}.</p>}
+      {data.forecast.words && <p>{visible(data.forecast.words)}</p>}
       {data.left_off > 0 && <p>{count(data.left_off)} more GPUs are not shown.</p>}
       <p class="wide-only">
         Drag to pan, Ctrl and the wheel to zoom; arrow keys move between blocks, Enter opens one.

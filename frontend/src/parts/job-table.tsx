@@ -50,14 +50,12 @@ function Time({ job }: { job: Job }) {
 function Starts({ job }: { job: Job }) {
   if (job.starts_at == null) return <span class="dim no-phone">–</span>;
   const left = job.starts_at - now.value;
-  const error = job.start_error == null ? null : duration(job.start_error);
   return left < 1 ? (
     <>soon</>
   ) : (
-    <span title={error === null ? undefined : `usually right to within ${error}`}>
+    <>
       <span class="only-phone">in </span>~{elapsed(left)}
-      {error !== null && <span class="dim"> ±{error}</span>}
-    </span>
+    </>
   );
 }
 const Ago = ({ at }: { at: string | null }) => <span title={clock(at)}>{ago(at, now.value)}</span>;

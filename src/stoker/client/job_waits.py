@@ -19,7 +19,6 @@ class Wait(Record):
     why: str
     short: str = ""  # the same in a few words: `behind 4 jobs · GPU 2 reserved for 25`
     starts_at: float | None = None  # seconds since the epoch
-    start_error: float | None = None  # seconds by which such a forecast is usually wrong at most
     ready: bool = False  # it waits for GPUs or CPU slots only
 
 
@@ -61,8 +60,7 @@ def waits(
         found[row.id] = Wait(
             why="; ".join(sentences) or "it starts now",
             short=SEPARATOR.join(filter(None, (stopped, short))),
-            starts_at=None if start is None else now + start.seconds,
-            start_error=None if start is None else start.error,
+            starts_at=None if start is None else now + start,
         )
     return Waits(found, view.reserved_for())
 

@@ -171,6 +171,5 @@ def wait_json(wait: Wait, now: float) -> dict[str, object]:
         "why": wait.why,
         "why_short": wait.short,
         "starts_in": seconds,
-        "start_error": wait.start_error,
         "ready": wait.ready,
     }

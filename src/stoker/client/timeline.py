@@ -23,12 +23,10 @@ from stoker.core.gpus.timeline import (
 )
 from stoker.core.model import SIMULATED
 from stoker.core.policy.forecast import LikelyRun
-from stoker.core.policy.forecast_error import past_error
 from stoker.daemon.status import daemon_pid
 from stoker.errors import UsageError
 from stoker.settings import Settings
 from stoker.store.database import Database
-from stoker.store.forecast_errors import load_errors
 from stoker.store.job_labels import job_labels
 
 TYPE_CHECKING = False
@@ -86,7 +84,11 @@ def timeline_json(db: Database, settings: Settings, since: float, until: float) 
         "gpus": gpus,
         "left_off": left_off,
         "jobs": _jobs_json(db, shown),
-        "forecast": _forecast_json(db, has_daemon=is_running, is_shown=until > now),
+        "forecast": {
+            "words": "there is no forecast while the daemon is not running"
+            if until > now and not is_running
+            else ""
+        },
     }
 
 
@@ -139,16 +141,4 @@ def _jobs_json(db: Database, shown: list[Bar]) -> dict[str, dict[str, Any]]:
     return {
         str(id): {"title": label.title, "state": label.state}
         for id, label in job_labels(db, sorted(ids)).items()
-    }
-
-
-def _forecast_json(db: Database, *, has_daemon: bool, is_shown: bool) -> dict[str, Any]:
-    error = past_error(load_errors(db))
-    words = error.words()
-    if is_shown and not has_daemon:
-        words = "there is no forecast while the daemon is not running"
-    return {
-        "words": words,
-        "compared": error.jobs,
-        "mean_late_seconds": round(error.late, 1) if error.jobs else None,
     }

@@ -113,7 +113,7 @@ class WaitedSet:
 
         likely = likely_starts(db, self._settings)
         among = waited_jobs.queued_among(db, list(likely), self._ids)
-        return {job: likely[job].seconds for job in among}
+        return {job: likely[job] for job in among}
 
     def _finish(
         self, db: Database, seconds: _Durations, starts: dict[int, float], left: int

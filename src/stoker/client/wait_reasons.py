@@ -39,7 +39,6 @@ from stoker.core.policy.decide import (
 )
 from stoker.core.policy.explain import Place, places, reasons_of, with_place
 from stoker.core.policy.forecast import LikelyRun, forecast, likely_runs
-from stoker.core.policy.forecast_error import StartForecast, typical_error
 from stoker.core.policy.placement import capacity
 from stoker.core.policy.short_reasons import SEPARATOR, behind, reserved_for, short_reason
 from stoker.core.policy.what_if import WhatIf, what_ifs
@@ -51,7 +50,6 @@ from stoker.daemon.queue_snapshot import load_snapshot
 from stoker.settings import Settings, cpu_slots
 from stoker.store import job_queries, meta
 from stoker.store.database import Database
-from stoker.store.forecast_errors import load_errors
 from stoker.store.interrupted_jobs import REBOOTED
 from stoker.store.job_queries import JobRow
 
@@ -101,23 +99,18 @@ class QueueView:
         self._places: dict[int, Place] | None = None
         self._reasons: dict[tuple[int, str | None], tuple[list[str], bool]] = {}
         self._short: dict[tuple[int, str | None], tuple[str, bool]] = {}
-        self._starts: dict[int, StartForecast] | None = None
+        self._starts: dict[int, float] | None = None
         self._ends_in: dict[int, float] = {}
         self.snapshot = limit_waiting_jobs(self._deep)
         self.plan = decide(self.snapshot)
 
-    def starts(self) -> dict[int, StartForecast]:
-        """When jobs likely start; empty while the host cannot start any job."""
+    def starts(self) -> dict[int, float]:
+        """Seconds until jobs likely start; empty while the host cannot start any job."""
         if self._starts is None:
             self._starts = {}
             if not self._refusal and job_queries.has_known_end(self._db):
-                errors = load_errors(self._db)
-                ends_in = reported_ends(self._db, self._settings, self._deep.running)
-                self._ends_in = ends_in
-                self._starts = {
-                    job: StartForecast(seconds, typical_error(errors, seconds))
-                    for job, seconds in forecast(self._deep, self._cut, ends_in).items()
-                }
+                self._ends_in = reported_ends(self._db, self._settings, self._deep.running)
+                self._starts = forecast(self._deep, self._cut, self._ends_in)
         return self._starts
 
     def runs(self) -> list[LikelyRun]:
@@ -167,11 +160,11 @@ class QueueView:
 
     def start_words(self, row: JobRow) -> str:
         """The estimated start of a job as a sentence; "" if it cannot be predicted."""
-        start = self.starts().get(row.id)
-        if start is None:
+        seconds = self.starts().get(row.id)
+        if seconds is None:
             return ""
-        at = time.strftime("%H:%M", time.localtime(time.time() + start.seconds))
-        return f"estimated start at {at}, in {format_duration(start.seconds)}{start.error_words()}"
+        at = time.strftime("%H:%M", time.localtime(time.time() + seconds))
+        return f"estimated start at {at}, in {format_duration(seconds)}"
 
     def what_ifs(self, row: JobRow) -> list[WhatIf]:
         """Changes that would start a waiting job now or much earlier; none that is not certain."""
@@ -179,13 +172,12 @@ class QueueView:
         is_for_room = self.plan.waits.get(row.id) in _FOR_ROOM
         if job is None or self._refusal is not None or not is_for_room:
             return []
-        start = self.starts().get(row.id)
         profile = job_queries.profile_of(self._db, row.profile)
         return what_ifs(
             job,
             self._deep,
             self._cut,
-            starts_in=None if start is None else start.seconds,
+            starts_in=self.starts().get(row.id),
             ends_in=self._ends_in,
             peak_memory=None if profile is None else profile.memory,
         )
@@ -256,8 +248,8 @@ def with_reservations(
     return [gpu._replace(reserved_for=reserved.get(gpu.device.number)) for gpu in gpus[0]]
 
 
-def likely_starts(db: Database, settings: Settings) -> dict[int, StartForecast]:
-    """When the first jobs of each request group likely start."""
+def likely_starts(db: Database, settings: Settings) -> dict[int, float]:
+    """Seconds until the first jobs of each request group likely start."""
     return QueueView(db, settings, LISTED_DEPTH).starts()
 
 
@@ -289,10 +281,10 @@ def why(db: Database, settings: Settings, row: JobRow) -> list[str]:
 
 
 class WaitExplanation(Record):
-    """Why a job waits; `start` is None if its start cannot be predicted."""
+    """Why a job waits; `starts_in` is None if its start cannot be predicted."""
 
     reasons: list[str]
-    start: StartForecast | None = None
+    starts_in: float | None = None
     what_ifs: tuple[WhatIf, ...] = ()  # changes that would start it now or much earlier
 
 
@@ -312,15 +304,15 @@ def explain_wait(db: Database, settings: Settings, row: JobRow) -> WaitExplanati
         reasons = [f"it gave way to {row.asked_for} at {at}", *reasons]
     if row.request.preemptible and reasons:
         reasons.append("preemptible jobs start when no other job waits for the GPU")
-    start = view.starts().get(row.id) if reasons else None
+    starts_in = view.starts().get(row.id) if reasons else None
     changes: list[WhatIf] = []
     if reasons:
         reasons += filter(None, [view.start_words(row)])
         changes = view.what_ifs(row)
     problem = status.why_not_running(settings.state_dir) or _reported_problem(settings)
     if problem is not None:  # no change of the job would start it now
-        return WaitExplanation([problem, *reasons], start)
-    return WaitExplanation(reasons, start, tuple(changes))
+        return WaitExplanation([problem, *reasons], starts_in)
+    return WaitExplanation(reasons, starts_in, tuple(changes))
 
 
 def _other_reasons(db: Database, settings: Settings, row: JobRow) -> list[str] | None:

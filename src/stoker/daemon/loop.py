@@ -370,22 +370,6 @@ class Loop:
             if end.is_trial:
                 self._listener.trial_ended(end.job)
 
-    def first_jobs(self, most: int) -> tuple[Snapshot, set[int]] | None:
-        """A snapshot with the first jobs of each request group, `most` of all groups together.
-
-        Also returns the groups that may have more waiting jobs. None if no job waits, or if there
-        are too many groups.
-        """
-        groups = len(self._waiting.requests())
-        if not groups or groups > most or self._state.is_stale:
-            return None
-        depth = min(MAX_JOBS_PER_GROUP, most // groups)
-        snapshot = self._starter.snapshot(depth)
-        numbers: dict[int, int] = {}
-        for job in snapshot.waiting:
-            numbers[job.request_group] = numbers.get(job.request_group, 0) + 1
-        return snapshot, {group for group, number in numbers.items() if number >= depth}
-
     # -- self-check ------------------------------------------------------------------------------
 
     @property
@@ -393,6 +377,10 @@ class Loop:
         """Whether everything that happened is recorded, and the queue was read since it changed."""
         state = self._state
         return not (self._events or state.is_stale or self._was_changed())
+
+    def snapshot(self, depth: int) -> Snapshot:
+        """What the policy would see now, with the first `depth` jobs of each request group."""
+        return self._starter.snapshot(depth)
 
     def missed_starts(self) -> list[Start]:
         """The starts that a freshly loaded snapshot would make and this loop would not.

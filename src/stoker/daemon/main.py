@@ -20,7 +20,6 @@ from stoker.core.model import Context, HostResources, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.clock import SystemClock
 from stoker.daemon.event_poll import EventPoll
-from stoker.daemon.forecast_log import ForecastLog
 from stoker.daemon.gpu_activity_feed import GpuActivityFeed
 from stoker.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.daemon.gpus.gpus import Gpus
@@ -112,7 +111,6 @@ class Daemon(EventListener):
         )
         self._idle_check = IdleCheck(self._loop, self._clock)
         self._gpu_feed = GpuActivityFeed(self._loop, self._clock)
-        self._forecast_log = ForecastLog(self._loop, self._clock)
         self._usage_recorder = UsageRecorderProcess(settings, self._gpu_feed)
         # The log exists as long as a process has the database open, so it is always this file.
         self._log_path = f"{os.path.join(folder, FILE_NAME)}-wal"
@@ -197,7 +195,6 @@ class Daemon(EventListener):
             self._wake.notify(time.monotonic())
         now = time.monotonic()
         self._gpu_feed.update(now)
-        self._forecast_log.update(now)
         for problem in (
             self._sweep_driver.check(now, was_woken),
             self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
@@ -238,7 +235,6 @@ class Daemon(EventListener):
             self._recover_at,
             self._backend_drivers.next_deadline(),
             self._gpu_feed.next_deadline(),
-            self._forecast_log.next_deadline(),
             self._notifier.next_deadline(),
             self._report_reader.next_deadline(),
         )
@@ -467,7 +463,6 @@ class Daemon(EventListener):
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
         self._gpu_feed.started(devices)
-        self._forecast_log.started(job)
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         self._has_jobs_changed = True  # also by recovery and orphans

@@ -59,7 +59,7 @@ class Readings:
         if row.state not in WAITING:
             return {}
         found = wait_reasons.explain_wait(queue.db, queue.settings, row)
-        starts_at = None if found.start is None else time.time() + found.start.seconds
+        starts_at = None if found.starts_in is None else time.time() + found.starts_in
         return {"why": "; ".join(found.reasons), "starts_at": starts_at}
 
     def reported(

@@ -244,9 +244,6 @@ class WaitingJob(Job):
     why: str
     why_short: str = Field(description="the same in a few words, for lists")
     starts_in: float | None
-    start_error: float | None = Field(
-        description="seconds to within which such a forecast is usually right; null: unknown"
-    )
     ready: bool = Field(
         description="it waits for GPUs or CPU slots of this host only, so its position is its rank"
     )

@@ -96,7 +96,7 @@ def difference(old: LiveState, new: LiveState) -> dict[str, object] | None:
 
 def _differs(old: Wait, new: Wait) -> bool:
     """Whether clients need an update; a start time that moved by a few seconds does not count."""
-    if (old.ready, old.start_error, old.short) != (new.ready, new.start_error, new.short):
+    if (old.ready, old.short) != (new.ready, new.short):
         return True
     if old.why != new.why or old.starts_at is None or new.starts_at is None:
         return (old.why, old.starts_at is None) != (new.why, new.starts_at is None)

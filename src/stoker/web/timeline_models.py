@@ -47,10 +47,8 @@ class TimelineJob(BaseModel):
     state: str
 
 
-class ForecastError(BaseModel):
-    words: str = Field(description="how good earlier forecasts were")
-    compared: int = Field(description="jobs whose start was compared with its forecast")
-    mean_late_seconds: float | None = Field(description="negative: earlier than forecast")
+class TimelineForecast(BaseModel):
+    words: str = Field(description="why there is no forecast; empty if there is one")
 
 
 class TimelineAnswer(Answer):
@@ -61,4 +59,4 @@ class TimelineAnswer(Answer):
     gpus: list[TimelineGpu]
     left_off: int = Field(description="GPUs that are not in the answer")
     jobs: dict[str, TimelineJob] = Field(description="by id; jobs that were removed are missing")
-    forecast: ForecastError
+    forecast: TimelineForecast

@@ -54,7 +54,7 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.waitForSelector('.note >> text=it is being submitted');
   fake.jobs.get(other).why = why;
   fake.publish([], {
-    waits: { [other]: { why, starts_in: null, start_error: null, ready: false } },
+    waits: { [other]: { why, starts_in: null, ready: false } },
   });
   await page.waitForSelector(`.note >> text=${why}`);
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stoker.client.wait_reasons import QueueView
-    from stoker.core.policy.forecast_error import StartForecast
 
 VERB = Verb(
     "ls",
@@ -116,12 +115,7 @@ def _as_json(queue: Queue, parsed: Parsed, *, has_starts: bool = False) -> dict[
         likely = {} if view is None else view.starts()
         found["waits"] = waits_json(queue, rows, view)
         found["starts"] = {
-            row.id: {
-                "starts_in": round(likely[row.id].seconds, 1),
-                "start_error": likely[row.id].error,
-            }
-            for row in rows
-            if row.id in likely
+            row.id: {"starts_in": round(likely[row.id], 1)} for row in rows if row.id in likely
         }
         found["progress"] = progress_json(queue, rows)
     return found
@@ -288,13 +282,13 @@ def progress_json(queue: Queue, rows: list[JobRow]) -> dict[int, dict[str, Any]]
 
 
 def _cells(
-    row: JobRow, now: float, start: StartForecast | None, words: str, is_starred: bool
+    row: JobRow, now: float, starts_in: float | None, words: str, is_starred: bool
 ) -> tuple[object, ...]:
     command = display(row.argv, row.shell)
     return (
         row.id,
         row.state,
-        elapsed(row, now) if start is None else start.words(),
+        elapsed(row, now) if starts_in is None else f"in {format_duration(starts_in)}",
         views.place_words(row),
         _name(row, is_starred),
         f"[{words}] {command}" if words else command,

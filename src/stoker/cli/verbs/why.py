@@ -56,7 +56,6 @@ def _as_json(row: JobRow, wait: wait_reasons.WaitExplanation) -> dict[str, objec
         "id": row.id,
         "state": row.state,
         "reasons": wait.reasons,
-        "starts_in": None if wait.start is None else round(wait.start.seconds, 1),
-        "start_error": None if wait.start is None else wait.start.error,
+        "starts_in": None if wait.starts_in is None else round(wait.starts_in, 1),
         "what_if": what_if_json(row, wait.what_ifs),
     }

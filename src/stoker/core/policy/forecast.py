@@ -86,8 +86,7 @@ def forecast_steps(
 ) -> Iterator[dict[int, float]]:
     """Yield what is known after each decision of the simulation; the last one is the forecast.
 
-    The daemon makes one step at a time, so that a forecast does not delay a start. The jobs that
-    start are appended to `runs`.
+    The jobs that start are appended to `runs`.
     """
     if snapshot.draining:
         return
