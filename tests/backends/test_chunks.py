@@ -20,6 +20,7 @@ from stoker.core.backends.chunks import (
 )
 from stoker.core.backends.nodes import DOWN, Node, impossible_reason
 from stoker.core.backends.options import check_options, split_options
+from stoker.core.job_settings import DEFAULT_SETTINGS, JobSettings
 from stoker.core.model import JobSpec, ReadyJob, Request
 from stoker.errors import UsageError
 
@@ -212,11 +213,14 @@ _REQUEST = Request(
 )  # fmt: skip
 _READY = ReadyJob(
     id=1, priority=2, request=_REQUEST, time_limit=3.0, fair_share_group="g", since=4.0,
-    argv=("a", "b"), shell=False, context=5, name="n", attempts=6, grace=7.0, stdout="/o",
-    stderr="/e", keep_children=True, batch=8, batch_index=9, profile=10, request_group=11,
-    retries=12, restartable=True, on_oom="alone", variables=(("K", "V"),), warn="USR1@9", sweep=13,
-    requeues=14, warm="torch", no_bind=True, preemptions=15, kept=(1,), snapshot="s",
-    array_index=16, notify="done:desktop", activation=("conda=x",), code=17,
+    argv=("a", "b"), shell=False, context=5, name="n", attempts=6, stdout="/o", stderr="/e",
+    settings=JobSettings(
+        grace=7.0, keep_children=True, retries=12, restartable=True, on_oom="alone",
+        signal="USR1@9", warm="torch", no_bind=True, notify="done:desktop",
+        activation=("conda=x",), others=(("nice", (1, 2)),),
+    ),
+    batch=8, batch_index=9, profile=10, request_group=11, variables=(("K", "V"),), sweep=13,
+    requeues=14, preemptions=15, kept=(1,), snapshot="s", array_index=16, code=17,
 )  # fmt: skip
 
 
@@ -226,11 +230,15 @@ def test_worker_gets_every_option_of_a_job() -> None:
     found = from_line(line)
     expected = _REQUEST._replace(backend="", options=())
     assert found.spec.request == expected
-    defaults = JobSpec(argv=(), context=found.spec.context, on_oom="fail")
+    own = {"on_oom": "fail", "retries": 0, "restartable": False, "notify": None}  # the queue's
+    for name, value in _READY.settings.values().items():
+        assert found.spec.settings.values()[name] == own.get(name, value), name
+        assert value != DEFAULT_SETTINGS.values().get(name), f"give {name} a value"
+    defaults = JobSpec(argv=(), context=found.spec.context)
     for name in JobSpec._fields:
         if name in OF_THE_QUEUE:
             assert getattr(found.spec, name) == getattr(defaults, name), name
-        elif name != "request":
+        elif name not in ("request", "settings"):
             assert getattr(found.spec, name) == getattr(_READY, name), name
             assert getattr(found.spec, name) != getattr(defaults, name), f"give {name} a value"
     for name, value in Request()._asdict().items():

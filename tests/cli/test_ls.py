@@ -15,11 +15,11 @@ from tests.lab import Lab
 FIELDS = (
     "id name state cause exit_code signal detail result progress command argv shell cwd gpus "
     "gpu_mem_bytes gpu_mem_auto gpu_ids prefer gpu_model min_gpu_mem_bytes exclusive share "
-    "under_mps on_oom cpus mem_bytes mem_auto need reserves "
+    "under_mps cpus mem_bytes mem_auto need reserves "
     "claim_bytes claim_cpus claim_mem_bytes gpu_memory_peak_bytes gpu_use_percent "
     "gpu_energy_joules on nodes node "
     "node_gpus option place devices priority tags starred note_line group after attempts "
-    "retries restartable no_bind warm notify conda venv uv module container mount snapshot "
+    "retries restartable on_oom no_bind warm notify conda venv uv module container mount snapshot "
     "snapshot_dir preemptible "
     "preemptions gives_way_to time_limit "
     "submitted_at eligible_at started_at ended_at stop_requested pid user_seconds "

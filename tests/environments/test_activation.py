@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.core.activation import Activation, activation_words, parse_activation
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import Context
 from stoker.supervisor.environments.activate import activate, warm_environment
 from stoker.supervisor.environments.conda_prefixes import conda_names, find_conda
@@ -40,8 +41,8 @@ def executed(activation: Activation, *command: str, **env: str) -> subprocess.Co
 def order_of(activation: Activation) -> Order:
     return Order(
         attempt=1, job=1, number=1, argv=("true",), shell=False, context=1, env={}, devices=(),
-        stdout=None, stderr=None, own_log=True, time_limit=None, grace=1.0, keep_children=False,
-        activation=activation_words(activation),
+        stdout=None, stderr=None, own_log=True, time_limit=None, grace=1.0,
+        settings=JobSettings(activation=activation_words(activation)),
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def made(tmp_path: Path, engine: str, **given: Any) -> tuple[list[str], Environm
         attempt=1, job=7, number=1, argv=given.pop("argv", ("python", "a b.py")),
         shell=given.pop("shell", False), context=1, env=variables,
         devices=given.pop("devices", (2, 5)), stdout=None, stderr=None, own_log=True,
-        time_limit=None, grace=1.0, keep_children=False,
+        time_limit=None, grace=1.0,
         memory_limit=given.pop("memory_limit", None), cpu_limit=given.pop("cpu_limit", 0),
     )  # fmt: skip
     context = Context(

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from stoker.core.job_settings import settings_from_json
 from stoker.core.model import UNCOUNTED, Device, HostResources, Snapshot, Start
 from stoker.core.outcome.retry import MAX_LOST_RETRIES
 from stoker.core.policy.preemption import MIN_RUN_SECONDS
@@ -195,10 +196,9 @@ class Checker:
             raise Violation(f"I1: job {new.job} runs twice: attempts {last.attempt}, {new.attempt}")
         if causes.get(last.attempt) == "preempted":
             return
-        row = self._db.execute(
-            "SELECT retries, restartable FROM jobs WHERE id = ?", (new.job,)
-        ).fetchone()
-        retries, restartable = row or (0, 0)
+        row = self._db.execute("SELECT settings FROM jobs WHERE id = ?", (new.job,)).fetchone()
+        settings = settings_from_json(row and row[0])
+        retries, restartable = settings.retries, settings.restartable
         has_succeeded = last.status == 0 and last.attempt in self._world.known_ends
         if has_succeeded or not (
             (restartable and runs <= max(MAX_LOST_RETRIES, retries))

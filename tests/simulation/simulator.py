@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import (
     UNCOUNTED,
     Context,
@@ -275,9 +276,11 @@ class Simulator:
             priority=chance.choice((0, 0, 0, 5, -5)),
             after=tuple(after.values()),
             time_limit=limit,
-            grace=chance.choice((None, 0.0, 1.0)),
-            retries=chance.choice((0, 0, 1, 3)),
-            restartable=odds(0.3) or preemptible,
+            settings=JobSettings(
+                grace=chance.choice((None, 0.0, 1.0)),
+                retries=chance.choice((0, 0, 1, 3)),
+                restartable=odds(0.3) or preemptible,
+            ),
             begin_at=begin,
             held=odds(0.05),
         )

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import Context, Device, JobSpec, Outcome, Request
 from stoker.daemon.idle_check import IdleCheck
 from stoker.store.database import open_database
@@ -67,7 +68,7 @@ def test_delay_of_a_retry_stays_as_long_when_the_wall_clock_is_set(
     daemon = a_daemon(tmp_path, orders)
     loop, clock = daemon.loop, daemon.world.clock
     user = open_database(str(tmp_path))
-    Submission(user).add([SPEC._replace(retries=1)], clock.wall())
+    Submission(user).add([SPEC._replace(settings=JobSettings(retries=1))], clock.wall())
     user.close()
     loop.tick()
     loop.tick()

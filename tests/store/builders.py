@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import Context, JobSpec, Request
 from stoker.store.database import Database, open_database
 from stoker.store.submit import Submission
@@ -27,7 +28,8 @@ def close_stores() -> None:
 
 
 def a_spec(text: str = "true", gpus: int = 0, **fields: Any) -> JobSpec:
-    return JobSpec((text,), CONTEXT, request=Request(gpus), **fields)
+    own = {name: fields.pop(name) for name in JobSettings._fields if name in fields}
+    return JobSpec((text,), CONTEXT, request=Request(gpus), settings=JobSettings(**own), **fields)
 
 
 def add(db: Database, *specs: JobSpec, now: float = 1000.0) -> list[int]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoker.boot import boot_id
+from stoker.core.job_settings import DEFAULT_SETTINGS
 from stoker.core.model import Dependency, Outcome
 from stoker.core.outcome.retry import Verdict
 from stoker.store import attempts, changes, job_queries, ready_jobs
@@ -28,8 +29,10 @@ def _claim(attempt: int, job: int, number: int = 1) -> attempts.Claim:
 
 def _finish(db: Database, job: int, attempt: int, verdict: Verdict, now: float = 1001.0) -> bool:
     judged = attempts.load_job_to_judge(db, attempt) or attempts.JobToJudge(
-        job, 1, 0, False, False, True, 1, None, 0, None, (), None, None, None
-    )
+        job=job, attempts=1, settings=DEFAULT_SETTINGS, stop_requested=False, has_dependents=True,
+        request_group=1, claim=None, profile=0, devices=(), started_at=None, stdout=None,
+        stderr=None,
+    )  # fmt: skip
     return attempts.finish(db, judged, Outcome(attempt, 0, now), verdict, now, 1000.5)
 
 

@@ -12,6 +12,7 @@ from stoker.client.job_options import (
 )
 from stoker.client.spec_options import options_of_spec
 from stoker.core.activation import Activation, activation_words
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import Context, Device, JobSpec, Request
 from stoker.settings import load_settings
 from stoker.sweep_control import lifecycle
@@ -29,8 +30,7 @@ def test_sweep_files_accept_every_option_that_many_jobs_can_share() -> None:
 
 
 def test_stored_sweep_has_every_field_that_its_jobs_share() -> None:
-    # These two are made with the settings of the host.
-    shared = set(read_options({}).fields) | {"activation", "notify"}
+    shared = set(read_options({}).fields)
     assert set(lifecycle._OF_BASE) == shared - _OF_ONE_JOB
 
 
@@ -71,10 +71,12 @@ def test_options_of_a_stored_job_include_those_of_backends_and_environments() ->
         Activation(container="img", mounts=("/a:/b:ro",), modules=("gcc", "cuda/12"))
     )
     context = Context("/", (), 0o22, "/bin/sh")
-    job = JobSpec((), context, request=request, restartable=True, activation=words)
+    settings = JobSettings(restartable=True, activation=words)
+    job = JobSpec((), context, request=request, settings=settings)
     assert options_of_spec(job) == {
         "gpus": 2, "on": "hpc", "cwd": "/", "exclusive": True, "need": ["licence=1"], "nodes": 2,
         "option": ["partition=gpu"], "preemptible": True, "module": ["gcc", "cuda/12"],
         "container": "img", "mount": ["/a:/b:ro"],
     }  # fmt: skip
-    assert options_of_spec(job._replace(activation=("conda=/e", "uv=1")))["conda"] == "/e"
+    conda = settings._replace(activation=("conda=/e", "uv=1"))
+    assert options_of_spec(job._replace(settings=conda))["conda"] == "/e"

@@ -75,7 +75,7 @@ class Player:
             assert facts is not None
             outcome = Outcome(attempt, status, NOW - ago, None, 0.1, 0.2, 3)
             verdict = judge(
-                outcome, attempts=facts.attempts, retries=facts.retries, restartable=False,
+                outcome, attempts=facts.attempts, retries=facts.settings.retries, restartable=False,
                 stop_requested=False,
             )  # fmt: skip
             attempts.finish(self.db, facts, outcome, verdict, NOW - ago, 0.5)

@@ -48,9 +48,9 @@ def test_clone_copies_hidden_options_unless_the_form_sets_them(site: Site) -> No
 
     with closing(open_database(str(site.lab.state_dir))) as db:
         assert clone_source_of(db, new) == clone_source_of(db, old)
-        assert clone_source_of(db, new).warn == "USR1@60"
+        assert clone_source_of(db, new).settings.signal == "USR1@60"
         (calm,) = site.post("/api/jobs", {**form, "grace": 3}).json["jobs"]
-        assert clone_source_of(db, calm).grace == 3
+        assert clone_source_of(db, calm).settings.grace == 3
 
 
 def test_environment_is_never_returned_by_the_api(site: Site) -> None:

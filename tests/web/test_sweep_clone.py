@@ -67,7 +67,7 @@ def test_form_of_a_sweep_starts_the_same_sweep_under_another_name(site: Site) ->
     with closing(open_database(str(site.lab.state_dir))) as db:
         source = clone_source_of(db, job)
     assert dict(source.context.env)["API_KEY"] == SECRET
-    assert source.grace == 7, "the form does not show it"
+    assert source.settings.grace == 7, "the form does not show it"
 
 
 def test_edited_parameter_of_a_clone_changes_only_that_parameter(site: Site) -> None:

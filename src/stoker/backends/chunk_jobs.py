@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.fields import from_fields, to_fields
+from stoker.core.job_settings import settings_of
 from stoker.core.model import Context, JobSpec, ReadyJob, Request
 from stoker.core.record import Record
 
@@ -12,8 +13,8 @@ if TYPE_CHECKING:
 
 # Options of jobs that the queue applies: when a job is ready, and what follows its end.
 OF_THE_QUEUE = frozenset((
-    "after", "array", "begin_at", "context", "dedupe", "fair_share_group", "held", "notify",
-    "on_oom", "restartable", "retries", "snapshot", "tags",
+    "after", "array", "begin_at", "context", "dedupe", "fair_share_group", "held", "snapshot",
+    "tags",
 ))  # fmt: skip
 _NO_CONTEXT = Context(cwd="/", env=(), umask=0o077, shell="/bin/sh")
 
@@ -35,10 +36,14 @@ class ChunkJob(Record):
 
 def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
     """The job for a worker, with all its options except those that the queue applies."""
-    spec = JobSpec(argv=job.argv, context=_NO_CONTEXT, on_oom="fail")._replace(
+    spec = JobSpec(argv=job.argv, context=_NO_CONTEXT)._replace(
         **{name: getattr(job, name) for name in JobSpec._fields if name not in OF_THE_QUEUE}
     )
-    spec = spec._replace(request=job.request._replace(backend="", options=()))
+    own = job.settings
+    spec = spec._replace(
+        request=job.request._replace(backend="", options=()),
+        settings=own._replace(on_oom="fail", retries=0, restartable=False, notify=None),
+    )
     return ChunkJob(
         job=job.id,
         attempt=attempt,
@@ -47,7 +52,7 @@ def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
         context=job.context,
         batch=job.batch,
         batch_index=job.batch_index,
-        saves_checkpoints=bool(job.restartable or job.retries or job.warn is not None),
+        saves_checkpoints=bool(own.restartable or own.retries or own.signal is not None),
         estimate=estimate,
         code=job.code if job.snapshot is None else None,
     )
@@ -56,6 +61,7 @@ def chunk_job(job: ReadyJob, attempt: int, estimate: float | None) -> ChunkJob:
 def to_line(job: ChunkJob) -> dict[str, Any]:
     line: dict[str, Any] = to_fields(job)
     del line["spec"]["context"]
+    line["spec"]["settings"] = job.spec.settings.changes()
     return line
 
 
@@ -63,9 +69,12 @@ def from_line(line: dict[str, Any]) -> ChunkJob:
     """Return the job of a line. Raises ValueError if a field is missing."""
     stored = {name: _tuples(value) for name, value in line["spec"].items()}
     request = {name: _tuples(value) for name, value in line["spec"]["request"].items()}
-    spec = from_fields(
-        JobSpec, {**stored, "context": _NO_CONTEXT, "request": from_fields(Request, request)}
-    )
+    stored |= {
+        "context": _NO_CONTEXT,
+        "request": from_fields(Request, request),
+        "settings": settings_of(line["spec"]["settings"]),
+    }
+    spec = from_fields(JobSpec, stored)
     return from_fields(ChunkJob, {**line, "spec": spec})
 
 

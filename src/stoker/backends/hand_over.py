@@ -247,7 +247,7 @@ class HandOver:
 
     def _candidate(self, job: ReadyJob) -> Candidate:
         seconds = self._seconds_of(job.profile)
-        if (seconds is None and job.profile in self._slow) or job.warn is not None:
+        if (seconds is None and job.profile in self._slow) or job.settings.signal is not None:
             seconds = LONG_SECONDS
         return Candidate(id=job.id, seconds=seconds, time_limit=job.time_limit)
 

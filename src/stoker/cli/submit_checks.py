@@ -64,8 +64,8 @@ def check_program(spec: JobSpec) -> str | None:
         return None
     if not spec.shell:
         _check_first_word(words, spec.context.cwd)
-    if spec.activation:  # another PATH, or in a container other files
-        is_inside = is_in_container(spec.activation)
+    if spec.settings.activation:  # another PATH, or in a container other files
+        is_inside = is_in_container(spec.settings.activation)
         return None if is_inside else _missing_script(words, spec.context.cwd)
     program, cwd = words[0], spec.context.cwd
     if "/" in program:
@@ -164,7 +164,7 @@ def misplaced_options(words: list[str]) -> str | None:
 
 def background_command(spec: JobSpec) -> str | None:
     """A warning about a command that ends before the program it starts, such as `train &`."""
-    if not spec.shell or spec.keep_children or "&" not in spec.argv[0]:
+    if not spec.shell or spec.settings.keep_children or "&" not in spec.argv[0]:
         return None
     import re
 

@@ -31,6 +31,7 @@ from stoker.client.environment_options import environment_values, make_activatio
 from stoker.client.option_values import Kind
 from stoker.core.formats.command_line import Option
 from stoker.core.formats.shell_words import MAX_ARGUMENT_BYTES
+from stoker.core.job_settings import settings_of
 from stoker.core.model import (
     GROUP_PREFIX,
     LOCAL,
@@ -69,6 +70,7 @@ class JobOption(Record):
     optional: bool = False  # the flag may have a value: --warm or --warm=torch
     is_single: bool = False  # only for one job, not for all jobs of a sweep
     in_queue: bool = False  # only for jobs in the queue, not for `stoker run`
+    in_settings: bool = False  # its value is one of JobSettings (core/job_settings.py)
 
 
 JOB_OPTIONS = (
@@ -105,7 +107,7 @@ JOB_OPTIONS = (
               "option for the engine of the backend, e.g. partition=gpu", repeats=True),
     JobOption("on_oom", "--on-oom", "HOW", kinds.WAY,
               "after a GPU out-of-memory error: retry with more memory (bigger), on another GPU"
-              " (elsewhere) or on whole GPUs (alone), or fail"),
+              " (elsewhere) or on whole GPUs (alone), or fail", in_settings=True),
     JobOption("name", "-n --name", "NAME", kinds.JOB_NAME, "name of the job, to select it by",
               is_single=True),
     JobOption("cwd", "-C --cwd", "DIR", kinds.PATH, "working directory (default: the current one)"),
@@ -127,14 +129,16 @@ JOB_OPTIONS = (
               "stop the job after this long: 90s, 30m, 2h, HH:MM:SS (0: no limit; without unit:"
               " minutes)"),
     JobOption("grace", "--grace", "TIME", kinds.SECONDS,
-              "time between SIGTERM and SIGKILL (without unit: seconds)"),
+              "time between SIGTERM and SIGKILL (without unit: seconds)", in_settings=True),
     JobOption("signal", "--signal", "SIG[@TIME]", kinds.SIGNAL,
               "send a signal before the time limit, or when a preemptible job has to give way:"
-              " USR1@60 sends it 60 s before (B:USR1@60: only to the shell)"),
+              " USR1@60 sends it 60 s before (B:USR1@60: only to the shell)",
+              in_settings=True),
     JobOption("retries", "-r --retries", "N", kinds.COUNT,
-              "retry up to N times if the job fails, with increasing delays"),
+              "retry up to N times if the job fails, with increasing delays", in_settings=True),
     JobOption("restartable", "--restartable", None, kinds.SWITCH,
-              "run the job again if it is lost (crash, reboot) or exits with 75"),
+              "run the job again if it is lost (crash, reboot) or exits with 75",
+              in_settings=True),
     JobOption("preemptible", "--preemptible", None, kinds.SWITCH,
               "use idle GPUs and give way: when another job needs the GPU, the job is asked to save"
               " its work, stopped and queued again", in_queue=True),
@@ -154,10 +158,11 @@ JOB_OPTIONS = (
     JobOption("hold", "--hold", None, kinds.SWITCH,
               "do not start the job before `stoker release`", in_queue=True),
     JobOption("keep_children", "--keep-children", None, kinds.SWITCH,
-              "when the command exits, do not kill its background processes"),
+              "when the command exits, do not kill its background processes", in_settings=True),
     JobOption("warm", "--warm", "MODULES", kinds.MODULES,
               "fork the Python program from a process that has imported these modules, e.g."
-              " torch,numpy (default: those that earlier runs imported)", optional=True),
+              " torch,numpy (default: those that earlier runs imported)", optional=True,
+              in_settings=True),
     JobOption("notify", "--notify", "WHEN[:WHERE]", kinds.NOTIFY,
               "send a notification: end, failure, first-failure or sweep-end (of the jobs submitted"
               " together), time-limit (near), gpu-lost, all; none: not even the default. WHERE: a"
@@ -169,7 +174,8 @@ JOB_OPTIONS = (
               "run the job in its folder, although the settings ask for snapshots",
               in_queue=True),
     JobOption("no_bind", "--no-bind", None, kinds.SWITCH,
-              "do not bind the job to the CPUs near its GPUs (hosts with several NUMA nodes)"),
+              "do not bind the job to the CPUs near its GPUs (hosts with several NUMA nodes)",
+              in_settings=True),
     JobOption("conda", "--conda", "ENV", kinds.NAME,
               "run in this conda environment (conda, mamba, micromamba), by name or path"),
     JobOption("venv", "--venv", "PATH", kinds.PATH,
@@ -352,23 +358,22 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
             f"add {named('time_limit', '2h')}",
             "time_limit",
         )
+    own = {
+        option.key: values[option.key]
+        for option in JOB_OPTIONS
+        if option.in_settings and values.get(option.key) is not None
+    }
+    if request.preemptible:  # what may be stopped at any time may also run again after a crash
+        own["restartable"] = True
     fields = {
         "name": get("name"),
         "priority": get("priority", 0),
         "time_limit": get("time_limit") or None,
-        "warn": get("signal"),
-        "grace": get("grace"),
-        "retries": get("retries", 0),
-        # What may be stopped at any time may also run again after a crash.
-        "restartable": get("restartable", False) or request.preemptible,
+        "settings": settings_of(own),
         "tags": get("tags", ()),
         "held": get("hold", False),
         "dedupe": get("dedupe"),
-        "keep_children": get("keep_children", False),
-        "no_bind": get("no_bind", False),
-        "warm": get("warm"),
         "snapshot": _snapshot_wish(get("snapshot"), get("no_snapshot"), named),
-        "on_oom": get("on_oom"),
         "fair_share_group": f"{GROUP_PREFIX}{group}" if (group := get("group")) else "",
     }
     return ParsedOptions(
@@ -433,8 +438,11 @@ def make_spec(
 
         variables = parse_array(options.array).variables(is_slurm=False)
     names = [name for name, _ in options.env]
-    activation = make_activation(
-        options.environment, names, context, settings, request, options.named
+    own = fields["settings"]._replace(
+        notify=_notify(options, settings, in_foreground),
+        activation=make_activation(
+            options.environment, names, context, settings, request, options.named
+        ),
     )
     return JobSpec(
         argv=(),
@@ -446,9 +454,7 @@ def make_spec(
         stderr=stderr,
         array=options.array,
         variables=variables,
-        notify=_notify(options, settings, in_foreground),
-        activation=activation,
-        **fields,
+        **{**fields, "settings": own},
     )
 
 

@@ -81,7 +81,9 @@ def _code(db: Database, job: JobRow) -> dict[str, object]:
         "diff_bytes": code.get("diff_bytes") or None,
         "snapshot": job.snapshot,
         "python": machine.get("python"),
-        **{name: value or None for name, value in environment_json(job.activation).items()},
+        **{
+            name: value or None for name, value in environment_json(job.settings.activation).items()
+        },
         "backend": job.request.backend or "local",
         "host": machine.get("host") or job.node,
         "gpu": machine.get("gpu_model"),

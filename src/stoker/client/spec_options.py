@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
+from stoker.client.job_options import JOB_OPTIONS
 from stoker.core.activation import parse_activation
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import LOCAL, JobSpec
 from stoker.core.snapshot_context import original_context, original_folder
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+# Settings that the forms of the web UI show; a clone keeps the others of the original.
+_IN_FORMS = ("retries", "restartable", "on_oom", "warm", "notify", "activation")
 _UNITS = (("G", 2**30), ("M", 2**20), ("K", 2**10))
 
 
@@ -17,7 +25,8 @@ def options_of_spec(spec: JobSpec) -> dict[str, object]:
     Options with their default are left out, except the number of GPUs and the backend: the defaults
     of this host may have changed since.
     """
-    request, activation = spec.request, parse_activation(spec.activation)
+    request, settings = spec.request, spec.settings
+    activation = parse_activation(settings.activation)
     found: dict[str, object] = {
         "gpu_mem": "auto" if request.is_auto else exact_size(request.memory),
         "gpu_ids": list(request.ids),
@@ -31,21 +40,17 @@ def options_of_spec(spec: JobSpec) -> dict[str, object]:
         "need": list(request.needs),
         "nodes": request.nodes if request.nodes > 1 else None,
         "option": list(request.options),
-        "on_oom": spec.on_oom,
         "priority": spec.priority,
         "time_limit": exact_time(spec.time_limit),
-        "grace": exact_time(spec.grace),
-        "signal": spec.warn,
-        "retries": spec.retries,
-        "restartable": spec.restartable and not request.preemptible,
+        **{o.key: settings.values().get(o.key) for o in JOB_OPTIONS if o.in_settings},
+        "grace": exact_time(settings.grace),
+        "restartable": settings.restartable and not request.preemptible,
+        "warm": "auto" if settings.warm == "" else settings.warm,
         "preemptible": request.preemptible,
         "tags": list(spec.tags),
         "hold": spec.held,
-        "keep_children": spec.keep_children,
-        "warm": "auto" if spec.warm == "" else spec.warm,
-        "notify": spec.notify.split(",") if spec.notify else [],
+        "notify": settings.notify.split(",") if settings.notify else [],
         "snapshot": spec.snapshot is not None,
-        "no_bind": spec.no_bind,
         "conda": activation.conda,
         "venv": activation.venv,
         "uv": activation.uv,
@@ -58,6 +63,15 @@ def options_of_spec(spec: JobSpec) -> dict[str, object]:
         "on": request.backend or LOCAL,
         "cwd": original_folder(spec.context),
         **{key: value for key, value in found.items() if value},
+    }
+
+
+def hidden_settings(old: JobSettings, given: Container[str]) -> dict[str, Any]:
+    """The settings of the original of a clone that its form does not show and did not send."""
+    return {
+        key: value
+        for key, value in old.changes().items()
+        if key not in _IN_FORMS and key not in given
     }
 
 

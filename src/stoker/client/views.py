@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 
-from stoker.client.environment_options import environment_json
 from stoker.client.notes import full_note_json, job_note_json
+from stoker.client.settings_views import settings_json
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
 from stoker.core.model import Request
@@ -121,7 +121,6 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "exclusive": row.request.exclusive,
         "share": row.request.share or None,
         "under_mps": row.share == "mps",
-        "on_oom": row.on_oom,
         "cpus": row.request.cpus or None,
         "mem_bytes": row.request.host_memory,
         "mem_auto": row.request.is_auto_host,
@@ -148,12 +147,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
             {"job": n, "condition": c, "met": m} for n, c, m in job_queries.dependencies(db, row.id)
         ],
         "attempts": row.attempts,
-        "retries": row.retries,
-        "restartable": row.restartable,
-        "no_bind": row.no_bind,
-        "warm": "auto" if row.warm == "" else row.warm,
-        "notify": row.notify.split(",") if row.notify else [],
-        **environment_json(row.activation),
+        **settings_json(row.settings),
         "snapshot": row.snapshot,
         "snapshot_dir": row.snapshot_dir,
         "preemptible": row.request.preemptible,

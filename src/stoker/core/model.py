@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from stoker.core.job_settings import DEFAULT_SETTINGS, JobSettings
 from stoker.core.profiles.estimates import NO_ESTIMATES, Estimates
 from stoker.core.record import Record
 
@@ -75,28 +76,19 @@ class JobSpec(Record):
     priority: int = 0
     after: tuple[Dependency | AfterSelector, ...] = ()
     time_limit: float | None = None
-    grace: float | None = None
-    retries: int = 0
-    restartable: bool = False
     begin_at: float | None = None
     tags: tuple[str, ...] = ()
     stdout: str | None = None
     stderr: str | None = None
     held: bool = False
     dedupe: str | None = None
-    keep_children: bool = False
-    on_oom: str | None = None  # bigger, elsewhere, alone or fail
+    settings: JobSettings = DEFAULT_SETTINGS
     variables: tuple[tuple[str, str], ...] = ()  # of this job only, added to those of the context
-    warn: str | None = None  # signal to send before the time limit: USR1@60
     sweep: int | None = None
     fair_share_group: str = ""  # "" is the default group
-    warm: str | None = None  # start in a fork server that imported these modules; "": learned ones
-    no_bind: bool = False  # do not bind it to the CPUs near its GPUs
     snapshot: str | None = None  # the copy of the code in which it runs, or one of WISHES in
     # core/snapshot_context.py; None: it runs in its folder
     array_index: int | None = None
-    notify: str | None = None  # WHEN:WHERE, comma-separated
-    activation: tuple[str, ...] = ()  # K=V of its environment: conda=NAME, container=IMAGE
     array: str | None = None  # becomes one job for each of these indices: 0-99%8
 
 
@@ -114,29 +106,20 @@ class ReadyJob(Record):
     context: int
     name: str | None
     attempts: int
-    grace: float | None
     stdout: str | None
     stderr: str | None
-    keep_children: bool
+    settings: JobSettings
     batch: int | None
     batch_index: int | None
     profile: int
     request_group: int
-    retries: int
-    restartable: bool
-    on_oom: str | None
     variables: tuple[tuple[str, str], ...]
-    warn: str | None
     sweep: int | None
     requeues: int
-    warm: str | None
-    no_bind: bool
     preemptions: int = 0
     kept: tuple[int, ...] = ()  # devices that preemptible jobs vacate for it
     snapshot: str | None = None
     array_index: int | None = None
-    notify: str | None = None
-    activation: tuple[str, ...] = ()
     code: int | None = None  # the state of its code at submit
 
 

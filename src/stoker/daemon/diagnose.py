@@ -37,7 +37,7 @@ class Diagnosis:
         if not outcome.status or outcome.reason is not None or job.stop_requested:
             return outcome
         code = exit_code_of(outcome.status)
-        in_container = is_in_container(job.activation)
+        in_container = is_in_container(job.settings.activation)
         if code == REQUEUE_CODE and self._requested_requeue(job.job):
             return outcome._replace(reason="requeue")
         from stoker.core.outcome.failure_causes import (

@@ -78,6 +78,7 @@ class OrderMaker:
         if cpus:
             env["STOKER_CPU_LIST"] = cpus
         request, has_limits = job.request, self._settings.limits
+        grace, warm = job.settings.grace, job.settings.warm
         code_check, code_note = "", ""
         if job.code is not None:
             code_check, code_note = self.code_checks.request(job, claim.attempt, now)
@@ -94,21 +95,18 @@ class OrderMaker:
             stderr=job.stderr,
             own_log=job.stdout is None,
             time_limit=job.time_limit,
-            grace=self._settings.grace if job.grace is None else job.grace,
-            keep_children=job.keep_children,
-            warn=job.warn,
+            grace=self._settings.grace if grace is None else grace,
+            settings=job.settings,
             folder=_folder_to_create(job, env),
             cpus=cpus,
-            warm=job.warm,
             code_check=code_check,
             code_note=code_note,
-            modules=profiles.modules_of(self._db, job.profile) if job.warm == "" else "",
+            modules=profiles.modules_of(self._db, job.profile) if warm == "" else "",
             measures_memory=request.is_auto_host,
             # An estimate (`--mem auto`) is not a limit.
             memory_limit=request.host_memory if has_limits and not request.is_auto_host else None,
             cpu_limit=request.cpus if has_limits else 0,
             cgroup=(self._settings.cgroup or "") if has_limits else "",
-            activation=job.activation,
         )
         return order, context
 
@@ -140,7 +138,7 @@ def near_cpus(job: ReadyJob, devices: tuple[Device, ...]) -> str:
     A job is not bound with --no-bind, if the CPUs near one of its devices are not known, and if it
     reserves more cores than are near.
     """
-    if job.no_bind or not devices or not all(device.cpus for device in devices):
+    if job.settings.no_bind or not devices or not all(device.cpus for device in devices):
         return ""
     if len({device.cpus for device in devices}) == 1 and not job.request.cpus:
         return devices[0].cpus  # the usual case needs no parsing
@@ -150,7 +148,8 @@ def near_cpus(job: ReadyJob, devices: tuple[Device, ...]) -> str:
 
 def _folder_to_create(job: ReadyJob, env: dict[str, str]) -> str:
     """The folder to create before the start; it is removed after the end if it is empty."""
-    if job.restartable or job.retries or job.warn is not None:
+    settings = job.settings
+    if settings.restartable or settings.retries or settings.signal is not None:
         return env["STOKER_CHECKPOINT_DIR"]
     return env["STOKER_OUTPUT_DIR"]
 
@@ -192,8 +191,8 @@ def _job_environment(
         env["STOKER_ARRAY_INDEX"] = str(index)
     if job.sweep is not None:
         env["STOKER_SWEEP_ID"] = str(job.sweep)
-    if job.warn is not None:
-        warning = parse_warning(job.warn)
+    if job.settings.signal is not None:
+        warning = parse_warning(job.settings.signal)
         env["STOKER_WARN_SECONDS"] = str(warning.seconds)
         env["STOKER_WARN_SIGNAL"] = str(warning.signal)
     if job.variables:

@@ -115,8 +115,9 @@ class Preempter:
         self._may_have_unsent = True
 
     def _asked(self, job: RunningJob) -> RunningJob:
-        grace, warn = attempts.grace_and_signal(self._db, job.id)
-        seconds = seconds_to_save(self._settings.grace if grace is None else grace, warn)
+        settings = attempts.settings_of_job(self._db, job.id)
+        grace = self._settings.grace if settings.grace is None else settings.grace
+        seconds = seconds_to_save(grace, settings.signal)
         end = self._clock.mono() + seconds
         ends_by = end if job.ends_by is None else min(end, job.ends_by)
         return job._replace(gives_way=True, ends_by=ends_by)

@@ -72,6 +72,7 @@ def _raise_request(
     places = tuple(names[number] for number in job.devices if number in names)
     most = max((device.memory for device in gpus.devices), default=0)
     needed = ended.outcome.needed_gpu_memory
-    wanted = after_oom(request, job.on_oom, ended.use.memory, places, most, needed)
+    way = job.settings.on_oom
+    wanted = after_oom(request, way, ended.use.memory, places, most, needed)
     if wanted != request:
         request_groups.change_request(db, job.job, wanted, group.fair_share_group)

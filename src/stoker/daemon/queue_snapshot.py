@@ -82,8 +82,9 @@ def running_job(
     """
     ends_by = None if attempt.time_limit is None else started + attempt.time_limit
     if asked is not None:
-        grace = _USUAL_GRACE_SECONDS if attempt.grace is None else attempt.grace
-        end = asked + seconds_to_save(grace, attempt.warn)
+        grace = attempt.settings.grace
+        usual = _USUAL_GRACE_SECONDS if grace is None else grace
+        end = asked + seconds_to_save(usual, attempt.settings.signal)
         ends_by = end if ends_by is None else min(end, ends_by)
     return RunningJob(
         id=attempt.job,

@@ -116,7 +116,7 @@ def _waits_for_its_begin(attempt: attempts.OpenAttempt, record: JournalBegun | N
 
     Such a process ends without executing anything, because its runner has died.
     """
-    return attempt.is_warm and attempt.state == "starting" and record is None
+    return attempt.settings.warm is not None and attempt.state == "starting" and record is None
 
 
 def _lost(attempt: attempts.OpenAttempt, boot: str, now: float) -> Outcome:
@@ -135,15 +135,15 @@ def _adoption(
     spawned: JournalSpawned | None,
     exited: Outcome | None,
 ) -> Adoption:
-    limit = attempt.time_limit
+    limit, settings = attempt.time_limit, attempt.settings
     return Adoption(
         attempt=attempt.attempt,
         pid=attempt.pid if spawned is None else spawned.pid,
         pid_started=attempt.pid_started if spawned is None else spawned.started,
         ends_by=None if limit is None else _started(attempt, began) + limit,
-        grace=loop.settings.grace if attempt.grace is None else attempt.grace,
+        grace=loop.settings.grace if settings.grace is None else settings.grace,
         exited=exited,
-        activation=() if began is None and attempt.state == "starting" else attempt.activation,
+        activation=() if began is None and attempt.state == "starting" else settings.activation,
     )
 
 

@@ -16,10 +16,10 @@ def python_for(spec: JobSpec) -> str:
     Stoker must be installed in that environment. Raises UsageError for a container, which does not
     have the files of the call.
     """
-    if is_in_container(spec.activation):
+    if is_in_container(spec.settings.activation):
         raise UsageError(
             "a function cannot run in a container",
             'submit a command instead, e.g. ["python", "train.py"]',
             "container",
         )
-    return "python" if has_own_python(spec.activation) else sys.executable
+    return "python" if has_own_python(spec.settings.activation) else sys.executable

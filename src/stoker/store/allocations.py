@@ -130,7 +130,8 @@ def ahead_in_chunk(db: Database, allocation: int, job: int) -> int:
 def unfinished(db: Database, allocation: int) -> list[RemoteAttempt]:
     """Return the attempts of an allocation whose end is not recorded, by job."""
     rows = db.execute(
-        "SELECT a.id, a.job, a.number, j.state, j.stop_requested IS NOT NULL, j.grace"
+        "SELECT a.id, a.job, a.number, j.state, j.stop_requested IS NOT NULL,"
+        " json_extract(j.settings, '$.grace')"
         " FROM attempts a JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         " WHERE a.allocation = ? AND a.ended_at IS NULL"
         f" AND j.state IN ({_ACTIVE}) ORDER BY a.job",
@@ -177,7 +178,8 @@ def remove_unused(db: Database) -> None:
 def to_stop(db: Database, backend: str) -> list[tuple[int, RemoteAttempt]]:
     """Return (allocation, attempt) of jobs that a user wants to stop."""
     rows = db.execute(
-        "SELECT a.allocation, a.id, a.job, a.number, j.state, 1, j.grace"
+        "SELECT a.allocation, a.id, a.job, a.number, j.state, 1,"
+        " json_extract(j.settings, '$.grace')"
         " FROM jobs j INDEXED BY jobs_stopping JOIN attempts a ON a.id = j.attempt"
         " JOIN allocations l ON l.id = a.allocation"
         f" WHERE j.stop_requested IS NOT NULL AND j.state IN ({_ACTIVE})"

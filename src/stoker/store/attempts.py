@@ -6,7 +6,8 @@ Every function is idempotent: after a crash or a full disk, the loop records the
 from __future__ import annotations
 
 from stoker.boot import boot_id
-from stoker.core.formats.byte_text import storable, unpack_words
+from stoker.core.formats.byte_text import storable
+from stoker.core.job_settings import DEFAULT_SETTINGS, JobSettings, settings_from_json
 from stoker.core.model import Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
@@ -54,15 +55,12 @@ class OpenAttempt(Record):
     started_mono: float | None
     claimed_at: float
     time_limit: float | None
-    grace: float | None
+    settings: JobSettings
     stop_requested: bool
     cpus: float | None
     preemptions: int
     asked_at: float | None  # when it was asked to give way
-    warn: str | None
     share: str
-    activation: tuple[str, ...] = ()
-    is_warm: bool = False  # it was to be forked from a process that has imported its modules
 
 
 class JobToJudge(Record):
@@ -70,14 +68,12 @@ class JobToJudge(Record):
 
     job: int
     attempts: int
-    retries: int
-    restartable: bool
+    settings: JobSettings
     stop_requested: bool
     has_dependents: bool  # other jobs wait for its end
     request_group: int
     claim: int | None
     profile: int
-    on_oom: str | None
     devices: tuple[int, ...]
     started_at: float | None
     stdout: str | None
@@ -87,7 +83,6 @@ class JobToJudge(Record):
     preemptions: int = 0
     asked_for: str | None = None  # what it was asked to give way to
     share: str = ""  # mps: it ran under MPS
-    activation: tuple[str, ...] = ()
 
 
 def next_attempt(db: Database) -> int:
@@ -166,11 +161,11 @@ def mark_stopping(db: Database, job: int) -> None:
 def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     """Return the job of an attempt; None if the attempt is not its newest or has ended."""
     row = db.execute(
-        "SELECT j.id, j.attempts, j.retries, j.restartable, j.stop_requested,"
+        "SELECT j.id, j.attempts, j.settings, j.stop_requested,"
         " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0),"
-        " j.request_group, a.claim, j.profile, j.on_oom, a.devices, a.started_at,"
+        " j.request_group, a.claim, j.profile, a.devices, a.started_at,"
         " j.stdout, j.stderr, j.requeues, j.sweep, j.preemptions, a.asked_for, a.share, j.name,"
-        " j.batch, coalesce(j.array_index, j.batch_index), a.allocation, a.node, j.activation"
+        " j.batch, coalesce(j.array_index, j.batch_index), a.allocation, a.node"
         " FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
@@ -178,9 +173,9 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     ).fetchone()
     if row is None:
         return None
-    (job, attempts, retries, restartable, stop, dependents, request_group, claim, profile, on_oom,
-     devices, started, out, err, requeues, sweep, preemptions, asked_for,
-     share, name, batch, index, allocation, node, activation) = row  # fmt: skip
+    (job, attempts, settings, stop, dependents, request_group, claim, profile, devices, started,
+     out, err, requeues, sweep, preemptions, asked_for, share, name, batch, index, allocation,
+     node) = row  # fmt: skip
     if out is not None or err is not None:
         node = own_node() if allocation is None else node
         out = expand_output(out, job=job, name=name, array=(batch, index), node=node)
@@ -188,14 +183,12 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     return JobToJudge(
         job=job,
         attempts=attempts,
-        retries=retries,
-        restartable=bool(restartable),
+        settings=settings_from_json(settings),
         stop_requested=stop is not None,
         has_dependents=bool(dependents),
         request_group=request_group,
         claim=claim,
         profile=profile,
-        on_oom=on_oom,
         devices=parse_device_numbers(devices),
         started_at=started,
         stdout=out,
@@ -205,7 +198,6 @@ def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
         preemptions=preemptions,
         asked_for=asked_for,
         share=share,
-        activation=unpack_words(activation) if activation else (),
     )
 
 
@@ -331,17 +323,16 @@ def open_attempts(db: Database, *, of_this_boot: bool = False) -> list[OpenAttem
     """
     rows = db.execute(
         "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
-        " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.grace,"
-        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, j.warn, a.share,"
-        " j.activation, j.warm IS NOT NULL"
+        " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.settings,"
+        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, a.share"
         " FROM jobs j"
         " JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
     ).fetchall()
     found = []
     for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
-         pid_started, mono, claimed, limit, grace, stop, cpus, host_claim, preemptions, asked_at,
-         warn, share, activation, is_warm) in rows:  # fmt: skip
+         pid_started, mono, claimed, limit, settings, stop, cpus, host_claim, preemptions, asked_at,
+         share) in rows:  # fmt: skip
         if of_this_boot and boot != boot_id():
             continue
         request, fair_share_group = request_groups.load(db, request_group)
@@ -365,15 +356,12 @@ def open_attempts(db: Database, *, of_this_boot: bool = False) -> list[OpenAttem
                 started_mono=mono,
                 claimed_at=claimed,
                 time_limit=limit,
-                grace=grace,
+                settings=settings_from_json(settings),
                 stop_requested=stop is not None,
                 cpus=cpus,
                 preemptions=preemptions,
                 asked_at=asked_at,
-                warn=warn,
                 share=share,
-                activation=unpack_words(activation) if activation else (),
-                is_warm=bool(is_warm),
             )
         )
     return found
@@ -388,10 +376,9 @@ def ask_to_give_way(db: Database, attempt: int, job: int, now: float, to: str) -
     record_event(db, job, now, "asked_to_give_way", f"to {to}")
 
 
-def grace_and_signal(db: Database, job: int) -> tuple[float | None, str | None]:
-    """Return the grace period of a job, and its signal before the time limit."""
-    row = db.execute("SELECT grace, warn FROM jobs WHERE id = ?", (job,)).fetchone()
-    return row or (None, None)
+def settings_of_job(db: Database, job: int) -> JobSettings:
+    row = db.execute("SELECT settings FROM jobs WHERE id = ?", (job,)).fetchone()
+    return DEFAULT_SETTINGS if row is None else settings_from_json(row[0])
 
 
 def keep_devices(db: Database, job: int, devices: tuple[int, ...]) -> None:
@@ -403,7 +390,7 @@ def keep_devices(db: Database, job: int, devices: tuple[int, ...]) -> None:
 def stop_requests(db: Database) -> list[tuple[int, float | None]]:
     """Return (job, grace period of the job) of active jobs that a user wants to stop."""
     rows = db.execute(
-        "SELECT id, grace FROM jobs INDEXED BY jobs_stopping WHERE stop_requested IS NOT NULL"
-        f" AND state IN ({_ACTIVE})"
+        "SELECT id, json_extract(settings, '$.grace') FROM jobs INDEXED BY jobs_stopping"
+        f" WHERE stop_requested IS NOT NULL AND state IN ({_ACTIVE})"
     )
     return rows.fetchall()

@@ -44,9 +44,11 @@ def cancel(db: Database, ids: list[int], now: float, grace: float | None = None)
                 stopping += db.execute(
                     # A second request may shorten the grace of the first, never extend it.
                     "UPDATE jobs SET stop_requested = coalesce(stop_requested, :now),"
-                    " grace = CASE WHEN stop_requested IS NULL THEN coalesce(:grace, grace)"
-                    " ELSE min(coalesce(:grace, grace), coalesce(grace, :grace)) END"
-                    " WHERE id = :job"
+                    " settings = CASE WHEN :grace IS NULL THEN settings ELSE"
+                    "  json_set(coalesce(settings, '{}'), '$.grace',"
+                    "   CASE WHEN stop_requested IS NULL THEN :grace"
+                    "   ELSE min(:grace, coalesce(json_extract(settings, '$.grace'), :grace)) END)"
+                    " END WHERE id = :job"
                     f" AND state IN ({_ACTIVE})",
                     {"now": now, "grace": grace, "job": job},
                 ).rowcount

@@ -6,6 +6,7 @@ The environment may contain secrets, so it is copied inside the database and not
 from __future__ import annotations
 
 from stoker.core.formats.byte_text import unpack_pairs
+from stoker.core.job_settings import JobSettings, settings_from_json
 from stoker.core.model import Context
 from stoker.core.record import Record
 from stoker.core.snapshot_context import original_context
@@ -25,28 +26,22 @@ _OF_TRIAL = (
 
 class CloneSource(Record):
     context: Context
-    grace: float | None
-    warn: str | None
-    keep_children: bool
-    no_bind: bool
+    settings: JobSettings
     variables: tuple[tuple[str, str], ...]
 
 
 def clone_source_of(db: Database, job: int) -> CloneSource:
     row = db.execute(
-        "SELECT context, grace, warn, keep_children, no_bind, variables FROM jobs WHERE id = ?",
+        "SELECT context, settings, variables FROM jobs WHERE id = ?",
         (job,),
     ).fetchone()
     if row is None:
         raise NotFound(f"there is no job {job} to clone", "`stoker ls` shows the jobs")
-    context, grace, warn, keeps, no_bind, variables = row
+    context, settings, variables = row
     own = unpack_pairs(variables) if variables else ()
     kept = tuple(pair for pair in own if not pair[0].startswith(_OF_TRIAL))
     return CloneSource(
         context=original_context(contexts.load_context(db, context)),
-        grace=grace,
-        warn=warn,
-        keep_children=bool(keeps),
-        no_bind=bool(no_bind),
+        settings=settings_from_json(settings),
         variables=kept,
     )

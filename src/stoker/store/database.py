@@ -27,7 +27,7 @@ else:
     except ImportError:
         import sqlite3
 
-SCHEMA_VERSION = 9  # of schema.sql; the first release has 9 too
+SCHEMA_VERSION = 10  # of schema.sql; the first release has 10 too
 FILE_NAME = "queue.db"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stoker.core.job_settings import JobSettings, settings_from_json, settings_of
 from stoker.core.model import AfterSelector, Dependency, Request
 from stoker.errors import Conflict
 from stoker.store import arrays, contexts, events, ready_jobs, request_groups
@@ -25,13 +26,13 @@ def edit(
 ) -> None:
     """Change a waiting job. Raises Conflict if it has started.
 
-    `values` are columns of `jobs`; `env` adds or replaces environment variables; `code` is the
-    state of the code in `cwd`.
+    `values` are columns of `jobs`, or fields of JobSettings; `env` adds or replaces environment
+    variables; `code` is the state of the code in `cwd`.
     """
     changed = [*values, *_names(request=request, cwd=cwd, env=env or None, after=after)]
     with db.transaction():
         row = db.execute(
-            "SELECT state, context, request_group FROM jobs WHERE id = ?", (job,)
+            "SELECT state, context, request_group, settings FROM jobs WHERE id = ?", (job,)
         ).fetchone()
         state = None if row is None else row[0]
         if state not in ("held", "queued"):
@@ -40,6 +41,10 @@ def edit(
                 f"once it has ended, `stoker rerun --hold {job}` makes a copy that you can edit",
             )
         values = dict(values)
+        new = {name: values.pop(name) for name in JobSettings._fields if name in values}
+        if new:
+            settings = settings_of({**settings_from_json(row[3]).values(), **new})
+            values["settings"] = settings.to_json()
         if cwd is not None or env:
             values["context"] = _changed_context(db, row[1], cwd, env)
         if cwd is not None:

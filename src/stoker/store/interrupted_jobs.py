@@ -16,7 +16,8 @@ REBOOTED = "the host was restarted"
 STARTED_LIST = ", ".join(f"'{state}'" for state in STARTED)
 # The columns that `next_state` needs, of jobs `j` and attempts `a`.
 COLUMNS = (
-    "j.state, a.boot, a.allocation, j.stop_requested IS NOT NULL, j.restartable,"
+    "j.state, a.boot, a.allocation, j.stop_requested IS NOT NULL,"
+    " json_extract(j.settings, '$.restartable'),"
     " j.attempts - j.requeues - j.preemptions"
 )
 
@@ -26,7 +27,7 @@ def next_state(
     boot: str | None,
     allocation: int | None,
     is_cancelled: bool,
-    restartable: bool,
+    restartable: bool | None,
     attempts: int,
 ) -> str:
     """Return the state of a job, or the next one if its attempt is of an earlier boot."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.boot import boot_id
 from stoker.core.formats.byte_text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
+from stoker.core.job_settings import JobSettings, settings_from_json
 from stoker.core.model import GROUP_PREFIX, Request
 from stoker.core.record import Record
 from stoker.core.snapshot_context import moved
@@ -47,9 +48,7 @@ class JobRow(Record):
     eligible_at: float | None
     blockers: int
     time_limit: float | None
-    grace: float | None
-    retries: int
-    restartable: bool
+    settings: JobSettings
     batch: int | None
     batch_index: int | None
     array_index: int | None  # in the array `batch`
@@ -83,11 +82,6 @@ class JobRow(Record):
     paused_at: float | None  # since when Stoker keeps its processes stopped
     files_dir: str | None  # the folder of its files; None: the state folder
     output_dir: str | None  # $STOKER_OUTPUT_DIR of a trial; None: the job's own folder
-    on_oom: str | None
-    no_bind: bool
-    warm: str | None
-    notify: str | None  # WHEN:WHERE, comma-separated
-    activation: tuple[str, ...]  # K=V of its environment (core/activation.py)
     snapshot: str | None  # the copy of its code in which it runs
     snapshot_of: str | None  # the work tree that was copied
     snapshot_dir: str | None  # its folder in the copy
@@ -117,9 +111,9 @@ class JobRow(Record):
 
 # The SQL of each field of JobRow, and of what `_job_row` needs besides.
 _OF_JOBS = (
-    "id name state cause priority argv shell submitted_at eligible_at blockers time_limit grace"
-    " retries restartable batch batch_index array_index rerun_of dedupe stdout stderr attempts"
-    " stop_requested ended_at on_oom no_bind warm notify activation snapshot preemptions profile"
+    "id name state cause priority argv shell submitted_at eligible_at blockers time_limit"
+    " settings batch batch_index array_index rerun_of dedupe stdout stderr attempts"
+    " stop_requested ended_at snapshot preemptions profile"
     " sweep request_group requeues"
 )
 _OF_ATTEMPTS = (
@@ -156,6 +150,7 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     fields = dict(zip(_COLUMNS, row[: len(_COLUMNS)], strict=True))
     boot, requeues = fields.pop("boot"), fields.pop("requeues")
     fields["request"] = read_request(row[len(_COLUMNS) :])
+    fields["settings"] = settings_from_json(fields["settings"])
     fields["is_interrupted"] = False
     if fields["state"] in STARTED:
         _follow_boot(fields, boot, requeues)
@@ -172,11 +167,6 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
         tree, fields["snapshot_dir"] = fields["snapshot_dir"], fields["cwd"]
         fields["cwd"] = moved(fields["cwd"], tree, fields["snapshot_of"])
     fields["shell"] = bool(fields["shell"])
-    fields["restartable"] = bool(fields["restartable"])
-    fields["no_bind"] = bool(fields["no_bind"])
-    fields["warm"] = maybe_text(fields["warm"])
-    packed = fields["activation"]
-    fields["activation"] = unpack_words(packed) if packed else ()
     fields["stop_requested"] = fields["stop_requested"] is not None
     fields["devices"] = parse_device_numbers(fields["devices"] or "")
     return JobRow(**fields)
@@ -189,7 +179,7 @@ def _follow_boot(fields: dict[str, Any], boot: str | None, requeues: int) -> Non
         boot,
         fields["allocation"],
         fields["stop_requested"] is not None,
-        bool(fields["restartable"]),
+        fields["settings"].restartable,
         fields["attempts"] - requeues - fields["preemptions"],
     )
     if state != fields["state"]:

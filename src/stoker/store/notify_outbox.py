@@ -25,12 +25,13 @@ _WARN_AT = (
     "CASE WHEN j.time_limit >= 120 THEN a.started_at + j.time_limit"
     " - min(max(j.time_limit * 0.1, 60), 1800) END"
 )
+_NOTIFY = "json_extract(j.settings, '$.notify')"
 # Running jobs whose time limit may have to be announced, with the time of that.
 _LIMITS = (
-    f"SELECT j.id, j.notify, j.time_limit, a.id, a.started_at, {_WARN_AT} AS warn_at"
+    f"SELECT j.id, {_NOTIFY} AS notify, j.time_limit, a.id, a.started_at, {_WARN_AT} AS warn_at"
     " FROM jobs j JOIN attempts a ON a.id = j.attempt"
-    " WHERE j.notify IS NOT NULL AND j.time_limit IS NOT NULL AND j.state = 'running'"
-    " AND instr(j.notify, 'time-limit') AND warn_at IS NOT NULL"
+    " WHERE notify IS NOT NULL AND j.time_limit IS NOT NULL AND j.state = 'running'"
+    " AND instr(notify, 'time-limit') AND warn_at IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM notify_once WHERE key = 'limit:' || a.id)"
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stoker.core.formats.byte_text import maybe_text, unpack_pairs, unpack_words
+from stoker.core.job_settings import settings_from_json
 from stoker.core.model import ReadyJob, Request
 from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
 from stoker.core.profiles.gpu_memory import budget
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
 _READY_COLUMNS = (
     "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, p.provisional_memory,"
     " p.host_memory, j.argv, j.shell,"
-    " j.context, j.name, j.attempts, j.grace, j.stdout, j.stderr, j.keep_children, j.batch,"
-    " j.batch_index, j.profile, j.retries, j.restartable, j.on_oom,"
-    " j.variables, j.warn, j.sweep, j.requeues, j.warm, j.no_bind, j.preemptions,"
-    " j.kept, j.snapshot, j.array_index, j.notify, j.activation, j.code"
+    " j.context, j.name, j.attempts, j.stdout, j.stderr, j.settings, j.batch, j.batch_index,"
+    " j.profile, j.variables, j.sweep, j.requeues, j.preemptions, j.kept, j.snapshot,"
+    " j.array_index, j.code"
 )
 
 
@@ -87,10 +87,8 @@ def with_kept_devices(db: Database, clock_offset: float = 0.0) -> list[ReadyJob]
 
 def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
     (id, priority, limit, submitted, memory, provisional, host_memory, argv, shell, context, name,
-     attempts,
-     grace, out, err, keep, batch, index, profile, retries, restartable, on_oom, variables,
-     warn, sweep, requeues, warm, no_bind, preemptions, kept,
-     snapshot, array_index, notify, activation, code) = row  # fmt: skip
+     attempts, out, err, settings, batch, index, profile, variables, sweep, requeues, preemptions,
+     kept, snapshot, array_index, code) = row  # fmt: skip
     if out is not None or err is not None:
         node = None if group.request.backend else own_node()
         place = (batch, index if array_index is None else array_index)
@@ -108,29 +106,20 @@ def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -
         context=context,
         name=maybe_text(name),
         attempts=attempts,
-        grace=grace,
         stdout=out,
         stderr=err,
-        keep_children=bool(keep),
+        settings=settings_from_json(settings),
         batch=batch,
         batch_index=index,
         profile=profile,
         request_group=group.id,
-        retries=retries,
-        restartable=bool(restartable),
-        on_oom=on_oom,
         variables=unpack_pairs(variables) if variables else (),
-        warn=warn,
         sweep=sweep,
         requeues=requeues,
-        warm=maybe_text(warm),
-        no_bind=bool(no_bind),
         preemptions=preemptions,
         kept=parse_device_numbers(kept) if kept else (),
         snapshot=snapshot,
         array_index=array_index,
-        notify=notify,
-        activation=unpack_words(activation) if activation else (),
         code=code,
     )
 

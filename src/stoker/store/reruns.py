@@ -79,13 +79,11 @@ def copy(
     new = take_ids(db, 1)
     made = db.execute(
         "INSERT INTO jobs (id, state, ready, request_group, profile, priority, shell, argv,"
-        " context, submitted_at, name, time_limit, grace, retries, restartable, keep_children,"
-        " on_oom, stdout, stderr, variables, warn, sweep, warm, no_bind, code, snapshot,"
-        " array_index, notify, activation, batch, batch_index, rerun_of)"
+        " context, submitted_at, name, time_limit, settings, stdout, stderr, variables, sweep,"
+        " code, snapshot, array_index, batch, batch_index, rerun_of)"
         " SELECT ?, ?, ?, request_group, profile, priority, shell, argv, context, ?, name,"
-        " time_limit, grace, retries, restartable, keep_children, on_oom, stdout, stderr,"
-        " variables, warn, sweep, warm, no_bind, code, snapshot, array_index, notify,"
-        " activation, CASE WHEN array_index IS NULL THEN NULL ELSE batch END,"
+        " time_limit, settings, stdout, stderr, variables, sweep, code, snapshot, array_index,"
+        " CASE WHEN array_index IS NULL THEN NULL ELSE batch END,"
         " CASE WHEN array_index IS NULL THEN NULL ELSE batch_index END, id FROM jobs WHERE id = ?",
         (new, HELD if held else QUEUED, int(not held), now, job),
     ).rowcount

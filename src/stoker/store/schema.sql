@@ -116,11 +116,7 @@ CREATE TABLE jobs (
     batch          INTEGER,           -- id of the first job of the same submit
     batch_index    INTEGER,           -- position in that submit, from 0
     time_limit     REAL,
-    grace          REAL,
-    retries        INTEGER NOT NULL DEFAULT 0,
-    restartable    INTEGER NOT NULL DEFAULT 0,
-    keep_children  INTEGER NOT NULL DEFAULT 0,
-    on_oom         TEXT,              -- bigger, elsewhere, alone or fail
+    settings       TEXT,              -- JSON of what differs from JobSettings(); NULL: nothing
     eligible_at    REAL,              -- earliest start (begin time or backoff)
     blockers       INTEGER NOT NULL DEFAULT 0,  -- unmet dependencies
     stdout         BLOB,
@@ -128,17 +124,12 @@ CREATE TABLE jobs (
     dedupe         BLOB,
     rerun_of       INTEGER,
     variables      BLOB,              -- added to the environment: K=V pairs, each ended by NUL
-    warn           TEXT,              -- signal before the time limit, USR1@60
     sweep          INTEGER,           -- the sweep whose trial it runs
-    warm           BLOB,              -- modules for its warm start; empty: learned; NULL: cold
-    no_bind        INTEGER NOT NULL DEFAULT 0,
     preemptions    INTEGER NOT NULL DEFAULT 0,  -- attempts that gave way to another job
     kept           TEXT,              -- GPUs that preemptible jobs vacate for it, comma-separated
     code           INTEGER,           -- state of the code in its folder at submit (code_states)
     snapshot       TEXT,              -- copy of that code in which it runs; NULL: in its folder
     array_index    INTEGER,           -- in an array, whose id is `batch`
-    notify         TEXT,              -- WHEN:WHERE of its notifications, comma-separated
-    activation     BLOB,              -- K=V of its environment (conda, container), NUL-separated
     requeues       INTEGER NOT NULL DEFAULT 0,  -- attempts that ended with a requeue
     attempts       INTEGER NOT NULL DEFAULT 0,
     attempt        INTEGER,           -- the newest row in attempts
@@ -389,12 +380,13 @@ CREATE TABLE notify_once (
     at  REAL NOT NULL
 ) WITHOUT ROWID;
 -- Only the statements that end a job set `ended_at`, so the others do not evaluate the condition.
-CREATE TRIGGER job_ended AFTER UPDATE OF ended_at ON jobs WHEN NEW.notify IS NOT NULL
+CREATE TRIGGER job_ended AFTER UPDATE OF ended_at ON jobs
+    WHEN json_extract(NEW.settings, '$.notify') IS NOT NULL
     AND NEW.state IN ('done', 'failed', 'cancelled', 'lost')
     AND OLD.state NOT IN ('done', 'failed', 'cancelled', 'lost')
 BEGIN
     INSERT INTO notify_events (at, kind, job, notify, data) VALUES (
-        coalesce(NEW.ended_at, 0), 'ended', NEW.id, NEW.notify, json_object(
+        coalesce(NEW.ended_at, 0), 'ended', NEW.id, json_extract(NEW.settings, '$.notify'), json_object(
             'state', NEW.state, 'cause', NEW.cause, 'sweep', NEW.sweep, 'batch', NEW.batch,
             'attempt', NEW.attempt));
 END;
@@ -402,16 +394,17 @@ CREATE TRIGGER attempt_lost_gpu AFTER UPDATE OF cause ON attempts WHEN NEW.cause
     AND OLD.cause IS NULL
 BEGIN
     INSERT INTO notify_events (at, kind, job, notify, data)
-        SELECT coalesce(NEW.ended_at, 0), 'gpu', id, notify, json_object('attempt', NEW.id)
-        FROM jobs WHERE id = NEW.job AND notify IS NOT NULL;
+        SELECT coalesce(NEW.ended_at, 0), 'gpu', id, json_extract(settings, '$.notify'),
+            json_object('attempt', NEW.id)
+        FROM jobs WHERE id = NEW.job AND json_extract(settings, '$.notify') IS NOT NULL;
 END;
 CREATE TRIGGER sweep_ended AFTER UPDATE OF is_driven, stopped ON sweeps
     WHEN (NEW.is_driven = 0 AND OLD.is_driven = 1)
     OR (NEW.stopped IS NOT NULL AND OLD.stopped IS NULL)
 BEGIN
     INSERT INTO notify_events (at, kind, notify, data)
-        SELECT 0, 'sweep', notify, json_object('sweep', NEW.id)
-        FROM jobs WHERE sweep = NEW.id AND notify IS NOT NULL LIMIT 1;
+        SELECT 0, 'sweep', json_extract(settings, '$.notify'), json_object('sweep', NEW.id)
+        FROM jobs WHERE sweep = NEW.id AND json_extract(settings, '$.notify') IS NOT NULL LIMIT 1;
 END;
 CREATE TRIGGER gpu_quarantined AFTER UPDATE OF quarantine ON device_settings
     WHEN NEW.quarantine IS NOT NULL AND OLD.quarantine IS NULL

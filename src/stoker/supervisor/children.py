@@ -159,11 +159,11 @@ class Children:
             self._outer_tags, attempt.tag
         )
         attempt.shell = context.shell if order.shell else None
-        if is_in_container(order.activation):
+        if is_in_container(order.settings.activation):
             from stoker.supervisor.environments.running_container import container_of
 
             attempt.shell = None  # it is inside; the engine passes signals on
-            attempt.container = container_of(order.activation, env, attempt.tag)
+            attempt.container = container_of(order.settings.activation, env, attempt.tag)
         return attempt
 
     def _started(self, attempt: RunningAttempt) -> AttemptStarted | None:
@@ -176,8 +176,8 @@ class Children:
         self._check_logs_soon(attempt.mono)
         if order.time_limit is not None:
             attempt.deadline = attempt.mono + order.time_limit
-            if order.warn is not None:
-                attempt.warn_at = attempt.deadline - parse_warning(order.warn).seconds
+            if order.settings.signal is not None:
+                attempt.warn_at = attempt.deadline - parse_warning(order.settings.signal).seconds
         self._by_pid[attempt.pid] = self._by_attempt[order.attempt] = attempt
         if attempt.report is not None:
             attempt.poll_at = attempt.mono + _FIRST_POLL_SECONDS
@@ -416,7 +416,7 @@ class Children:
             return
         if attempt.reason is None:
             attempt.reason = reason
-        warn = attempt.order.warn if reason == PREEMPTED else None
+        warn = attempt.order.settings.signal if reason == PREEMPTED else None
         if grace is None:
             grace = seconds_to_save(attempt.grace, warn)
         kill_at = time.monotonic() + grace
@@ -493,7 +493,7 @@ class Children:
                 return attempt.order.attempt
         if not self._has_only_jobs or process.started <= self._kept_until:
             return None
-        if any(attempt.order.keep_children for attempt in attempts):
+        if any(attempt.order.settings.keep_children for attempt in attempts):
             return None
         running = [attempt for attempt in attempts if attempt.outcome is None]
         if len(running) > 1 or (running and len(attempts) > 1):
@@ -522,8 +522,8 @@ class Children:
         that is waiting for the program, unless its text has a `trap` for it.
         """
         attempt.warn_at = None
-        assert attempt.order.warn is not None
-        warning = parse_warning(attempt.order.warn)
+        assert attempt.order.settings.signal is not None
+        warning = parse_warning(attempt.order.settings.signal)
         shell = None if warning.is_for_shell else attempt.shell
         pids = job_processes.programs(attempt.pid, shell)
         if (
@@ -667,7 +667,7 @@ class Children:
             processes = alive.get(attempt.order.attempt)
             if attempt.container is not None and not self._is_container_gone(attempt):
                 left.append(attempt)
-            elif processes and not attempt.order.keep_children:
+            elif processes and not attempt.order.settings.keep_children:
                 left.append(attempt)
                 if attempt.kill_at is None and attempt.container is not None:
                     attempt.kill_at = time.monotonic() + _CONTAINER_GRACE_SECONDS
@@ -685,7 +685,7 @@ class Children:
                     self._cgroups.with_cause(attempt.outcome), attempt.pid, attempt.mono
                 )
                 self._cgroups.remove(attempt.order.attempt)
-                if attempt.order.keep_children:
+                if attempt.order.settings.keep_children:
                     self._kept_until = ticks_since_boot()
                 _close(attempt.lease)
                 if attempt.outcome.leftovers:
@@ -751,7 +751,7 @@ class Children:
             return
         if size > self._log_limit:
             cap_log(order.stdout, self._log_limit)
-        elif size or order.keep_children:
+        elif size or order.settings.keep_children:
             return
         elif self._empty_logs is not None:
             self._empty_logs.remove(order.stdout)
@@ -801,7 +801,7 @@ def _has_trap(text: str, number: int) -> bool:
 def _remove_empty_folder(order: Order) -> None:
     """Remove the folder that was created for a job which stored nothing in it: it has an inode."""
     folder = order.env.get("STOKER_OUTPUT_DIR")
-    if folder and folder == order.folder and not order.keep_children:
+    if folder and folder == order.folder and not order.settings.keep_children:
         try:
             os.rmdir(folder)
         except OSError:

@@ -67,7 +67,7 @@ class ForegroundJobs:
         env = base | encode_environment(order.env.items())
         set_deadline(env, order.time_limit)
         note = None
-        if order.warm is not None:
+        if order.settings.warm is not None:
             note = self._children.start_warm(order, context, env, lease)
             if note is None:
                 self._watch_servers()

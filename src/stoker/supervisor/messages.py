@@ -24,6 +24,7 @@ problem   runner -> daemon  a problem of the runner; empty when it is over
 
 from __future__ import annotations
 
+from stoker.core.job_settings import DEFAULT_SETTINGS, JobSettings
 from stoker.core.model import Outcome
 from stoker.core.record import Record
 
@@ -46,20 +47,17 @@ class Order(Record):
     stderr: str | None  # None: same as stdout
     own_log: bool  # stdout is Stoker's log: private, with a size limit
     time_limit: float | None
-    grace: float
-    keep_children: bool
-    warn: str | None = None  # signal before the time limit, e.g. USR1@60
+    grace: float  # that of its settings, or the default
+    settings: JobSettings = DEFAULT_SETTINGS
     folder: str | None = None  # to create before the start
     cpus: str = ""  # to bind it to, as 0-15,32-47; empty: all that its parent may use
-    warm: str | None = None  # fork it from a server that imported these modules; "": learned ones
-    modules: str = ""  # the learned ones
+    modules: str = ""  # for a warm start: the learned ones
     measures_memory: bool = False  # of all its processes, while it runs
     memory_limit: int | None = None  # bytes; more kills it, where cgroups allow that
     cpu_limit: int = 0  # cores; 0: none
     code_check: str = ""  # a file of code/check_files.py: compare the code before the start
     code_note: str = ""  # what is known about changes of the code; the first line of the log
     cgroup: str = ""  # the parent cgroup for its limits; empty: that of the parent
-    activation: tuple[str, ...] = ()  # K=V of its environment (core/activation.py)
 
 
 class AttemptStarted(Record):

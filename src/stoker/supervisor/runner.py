@@ -24,6 +24,7 @@ from typing import Any
 
 from stoker.boot import boot_id
 from stoker.core.fields import from_fields
+from stoker.core.job_settings import settings_of
 from stoker.core.model import Context, Outcome
 from stoker.supervisor.children import Children
 from stoker.supervisor.empty_logs import EmptyLogs
@@ -187,7 +188,7 @@ class Runner:
         """Launch, or refuse an order that this release cannot decode; the job then stays queued."""
         try:
             fields["argv"], fields["devices"] = tuple(fields["argv"]), tuple(fields["devices"])
-            fields["activation"] = tuple(fields.get("activation", ()))
+            fields["settings"] = settings_of(fields.get("settings", {}))
             order = from_fields(Order, fields)
             known = self._contexts[order.context]
         except (ValueError, TypeError, KeyError) as error:
@@ -243,7 +244,7 @@ class Runner:
         env = base | encode_environment(order.env.items())
         set_deadline(env, order.time_limit)
         note = None
-        if order.warm is not None:
+        if order.settings.warm is not None:
             note = self._children.start_warm(order, context, env, lease)
             if note is None:
                 self._watch_servers()

@@ -138,7 +138,9 @@ class RunnerClient:
             self._known_contexts.add(order.context)
             fields = {"id": order.context, "forget_others": is_full, **context._asdict()}
             self._wire.send("context", fields)
-        self._wire.send("launch", {"leases": len(lease), **order._asdict()}, lease)
+        settings = order.settings.changes()
+        fields = {**order._asdict(), "leases": len(lease), "settings": settings}
+        self._wire.send("launch", fields, lease)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         if not self.is_connected:

@@ -145,10 +145,10 @@ class Spawner:
         cwd = to_system(context.cwd)
         paths = [cwd]
         paths += [to_system(p) for p in (order.stdout, order.stderr, order.folder) if p]
-        if order.activation:
+        if order.settings.activation:
             from stoker.supervisor.environments.activate import activation_paths
 
-            paths += [to_system(path) for path in activation_paths(order.activation)]
+            paths += [to_system(path) for path in activation_paths(order.settings.activation)]
         program = to_system(context.shell if order.shell else order.argv[0])
         if b"/" in program:
             return self._mounts.any_may_hang(paths, [os.path.join(cwd, program)])
@@ -274,7 +274,7 @@ class Spawner:
         argv = [to_system(word) for word in order.argv]
         if order.shell:
             argv = _shell_words(argv[0], to_system(context.shell), opened, files)
-        if order.activation:
+        if order.settings.activation:
             from stoker.supervisor.environments.activate import activate
 
             argv, env = activate(order, context, env, argv, tag)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from stoker.client.queue import Queue
-from stoker.client.spec_options import in_context_of, options_of_spec
+from stoker.client.spec_options import hidden_settings, in_context_of, options_of_spec
 from stoker.core.formats.shell_words import display
 from stoker.core.model import JobSpec
 from stoker.store import sweeps
@@ -14,9 +14,6 @@ from stoker.store.database import Database
 from stoker.sweep_control.lifecycle import load
 from stoker.sweeps.spec import SweepSpec, make_spec
 from stoker.sweeps.value_text import axis_key, axis_text, value_text
-
-# Options that the form of the web UI does not show; a clone keeps those of the original.
-_HIDDEN = ("grace", "signal", "keep_children", "no_bind")
 
 
 def free_name(db: Database, name: str) -> str:
@@ -59,7 +56,7 @@ def cloned_job(
 def with_hidden_options(given: Mapping[str, Any], old: JobSpec) -> dict[str, Any]:
     """The options of a form, and those of the original that the form does not show."""
     before = options_of_spec(old)
-    hidden = {key: before[key] for key in _HIDDEN if key in before}
+    hidden = {key: before[key] for key in hidden_settings(old.settings, given) if key in before}
     if not given.get("time_limit") and not given.get("preemptible"):
         hidden.pop("signal", None)  # it is sent before the time limit
     return {**hidden, **given}

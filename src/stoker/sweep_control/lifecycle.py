@@ -23,6 +23,7 @@ from stoker.code.snapshot_store import Snapshot
 from stoker.core.fields import from_fields
 from stoker.core.formats.plurals import plural, plural_word
 from stoker.core.formats.selectors import id_ranges
+from stoker.core.job_settings import settings_of
 from stoker.core.model import Context, JobSpec, Request
 from stoker.core.record import Record
 from stoker.core.snapshot_context import WISHES, original_folder
@@ -555,7 +556,12 @@ def _columns(db: Database, given: SweepSpec, base: JobSpec, same_fails: int) -> 
         "key": key_of(given, base.context),
         "spec": json.dumps(given.to_json()),
         "base": json.dumps(
-            {**common, "request_fields": base.request._asdict(), SEARCH_PYTHON: sys.executable}
+            {
+                **common,
+                "settings": base.settings.changes(),
+                "request_fields": base.request._asdict(),
+                SEARCH_PYTHON: sys.executable,
+            }
         ),
         "context": context_id(db, base.context),
         "is_driven": int(given.method in ADAPTIVE),
@@ -578,5 +584,5 @@ def _base(db: Database, row: SweepRow) -> JobSpec:
     request = Request._make(tuple(part) if isinstance(part, list) else part for part in given)
     fields.update(argv=(), context=contexts.load_context(db, row.context), request=request)
     fields["tags"] = tuple(fields["tags"])
-    fields["activation"] = tuple(fields.get("activation") or ())  # 0.1 stored none
+    fields["settings"] = settings_of(fields["settings"])
     return from_fields(JobSpec, fields)

@@ -274,11 +274,11 @@ class DrivenSweep:
         os.close(os.open(stop_file, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with self._db.transaction():
             events.record_event(self._db, job, time.time(), "stopped_early", "by its sweep")
-        if self._base.warn is not None:
+        if self._base.settings.signal is not None:
             row = job_queries.job(self._db, job)
             if row.pid is not None and row.attempt is not None:
                 base = meta.tag_base(self._db)
-                warning = parse_warning(self._base.warn)
+                warning = parse_warning(self._base.settings.signal)
                 shell = None if warning.is_for_shell else self._base.context.shell
                 for pid in job_processes.programs(row.pid, shell):
                     process = read_process(pid)

@@ -10,8 +10,11 @@ from stoker.client import views
 from stoker.client.backend_views import request_words
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import Queue
+from stoker.client.settings_views import settings_json
+from stoker.client.spec_options import hidden_settings
 from stoker.core.activation import shown_activation
 from stoker.core.formats.shell_words import display
+from stoker.core.job_settings import settings_of
 from stoker.core.model import LOCAL, AfterSelector, Dependency, JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
@@ -72,13 +75,12 @@ def _based_on(base: JobSpec, given: Mapping[str, Any], old: CloneSource) -> JobS
         **{key: _as_text(value) for key, value in given.get("env", {}).items()},
     }
     cwd = base.context.cwd if given.get("cwd") else old.context.cwd
-    uses_own_signal = "signal" in given or base.time_limit is None
+    hidden = hidden_settings(old.settings, given)
+    if base.time_limit is None:
+        hidden.pop("signal", None)  # it is sent before the time limit
     return base._replace(
         context=old.context._replace(cwd=cwd, env=tuple(sorted(env.items()))),
-        grace=base.grace if "grace" in given else old.grace,
-        keep_children=base.keep_children if "keep_children" in given else old.keep_children,
-        no_bind=base.no_bind if "no_bind" in given else old.no_bind,
-        warn=base.warn if uses_own_signal else old.warn,
+        settings=settings_of({**base.settings.values(), **hidden}),
         variables=old.variables,
     )
 
@@ -138,7 +140,9 @@ def _with_condition(item: Dependency | AfterSelector) -> str:
 
 def environment_words(spec: JobSpec) -> str:
     """The environment of a job, for a dry run: `conda /envs/vision`; "" if it has none."""
-    return ", ".join(f"{label} {text}" for label, text in shown_activation(spec.activation))
+    return ", ".join(
+        f"{label} {text}" for label, text in shown_activation(spec.settings.activation)
+    )
 
 
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
@@ -151,8 +155,8 @@ def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
          "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
          "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
          "snapshot": spec.snapshot is not None,
-         "retries": spec.retries, "begin_at": views.iso(spec.begin_at),
-         "notify": spec.notify.split(",") if spec.notify else [],
+         "retries": spec.settings.retries, "begin_at": views.iso(spec.begin_at),
+         "notify": settings_json(spec.settings)["notify"],
          "array": spec.array, "after": [_with_condition(one) for one in spec.after]}
         for spec in specs
     ]  # fmt: skip

@@ -56,7 +56,7 @@ def run_interactive(queue: Queue, parsed: Parsed, words: list[str]) -> int:
     kind = PROGRAM if words else SHELL
     command = _command(queue.settings, words, is_argv=parsed.dashed)
     specs = JobSpecs(queue.settings, queue.devices(), values)
-    if is_in_container(specs.base.activation):
+    if is_in_container(specs.base.settings.activation):
         raise UsageError(
             "interactive jobs cannot run in a container",
             "start a shell on GPUs, and run the container from there: stoker shell",

@@ -10,7 +10,7 @@ from stoker.cli.verbs.ls import elapsed, progress_words
 from stoker.client import views
 from stoker.client.code_views import code_words, machine_words
 from stoker.client.queue import Queue
-from stoker.core.activation import shown_activation
+from stoker.client.settings_views import settings_rows
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
@@ -140,13 +140,8 @@ def _text(queue: Queue, row: JobRow) -> str:
             ),
         ),
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
-        ("retries", f"{row.retries}" if row.retries else ""),
-        ("restartable", "yes" if row.restartable else ""),
         ("preemptible", _preemptible(row)),
-        ("CPU binding", "off" if row.no_bind else ""),
-        ("warm start", "" if row.warm is None else row.warm or "learned modules"),
-        ("notifies", (row.notify or "").replace(",", ", ")),
-        *shown_activation(row.activation),
+        *((label, text or "yes") for label, text in settings_rows(row.settings)),
         ("submitted", _when(row.submitted_at)),
         ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),
@@ -164,7 +159,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ("rerun of", str(row.rerun_of or "")),
     ]
     text = "\n".join(
-        f"{key:<12}{printable(value)}" for key, value in lines if value and value != "-"
+        f"{key:<11} {printable(value)}" for key, value in lines if value and value != "-"
     )
     if note.text:
         text += f"\n{note_block(note.text)}"

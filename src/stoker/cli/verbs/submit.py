@@ -263,7 +263,7 @@ def _dry_run(queue: Queue, specs: list[JobSpec], parsed: Parsed) -> int:
     specs = [_with_ids(queue, spec) for spec in specs]
     if parsed["json"]:
         from stoker.client.after_views import after_json
-        from stoker.client.environment_options import environment_json
+        from stoker.client.settings_views import settings_json
         from stoker.client.views import iso, needs_of
         from stoker.core.model import LOCAL
 
@@ -277,14 +277,10 @@ def _dry_run(queue: Queue, specs: list[JobSpec], parsed: Parsed) -> int:
              "exclusive": spec.request.exclusive, "share": spec.request.share or None,
              "on": spec.request.backend or LOCAL,
              "nodes": spec.request.nodes, "option": list(spec.request.options),
-             "on_oom": spec.on_oom,
-             "restartable": spec.restartable, "preemptible": spec.request.preemptible,
-             "snapshot": spec.snapshot is not None, "no_bind": spec.no_bind,
-             "warm": "auto" if spec.warm == "" else spec.warm,
-             **environment_json(spec.activation),
-             "name": spec.name, "notify": spec.notify.split(",") if spec.notify else [],
+             "preemptible": spec.request.preemptible, **settings_json(spec.settings),
+             "snapshot": spec.snapshot is not None, "name": spec.name,
              "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
-             "begin_at": iso(spec.begin_at), "retries": spec.retries, "held": spec.held,
+             "begin_at": iso(spec.begin_at), "held": spec.held,
              "tags": list(spec.tags),
              "array": spec.array,
              "after": [after_json(one) for one in spec.after]}
@@ -321,28 +317,17 @@ def _count(specs: list[JobSpec]) -> int:
 def _in_words(spec: JobSpec) -> str:
     """`2 GPUs, at most 2h00m, after 7`: the request of a job, without defaults."""
     from stoker.client.backend_views import request_words
-    from stoker.core.activation import shown_activation
+    from stoker.client.settings_views import settings_rows
 
     words = [request_words(spec.request)]
     if spec.request.options:
         words.append(f"options {' '.join(spec.request.options)}")
     if spec.request.prefer:
         words.append(f"prefers {','.join(spec.request.prefer)}")
-    if spec.on_oom is not None:
-        words.append(f"on OOM {spec.on_oom}")
     if spec.request.preemptible:
         words.append("preemptible")
-    elif spec.restartable:
-        words.append("restartable")
     if spec.snapshot is not None:
         words.append("in a snapshot")
-    if spec.no_bind:
-        words.append("not bound to CPUs")
-    if spec.warm is not None:
-        words.append(f"warm start: {spec.warm}" if spec.warm else "warm start")
-    if spec.notify is not None:
-        words.append(f"notifies {spec.notify.replace(',', ' ')}")
-    words += [f"{label} {text}" for label, text in shown_activation(spec.activation)]
     if spec.name is not None:
         words.append(f"name {spec.name}")
     if spec.tags:
@@ -351,8 +336,10 @@ def _in_words(spec: JobSpec) -> str:
         words.append(f"priority {spec.priority}")
     if spec.time_limit is not None:
         words.append(f"at most {format_duration(spec.time_limit)}")
-    if spec.retries:
-        words.append(f"retries {spec.retries}")
+    own = spec.settings
+    if spec.request.preemptible:
+        own = own._replace(restartable=False)  # every preemptible job is
+    words += [_labelled(label, text) for label, text in settings_rows(own)]
     if spec.array is not None:
         words.append(f"array {spec.array}")
     if spec.after:
@@ -367,6 +354,11 @@ def _in_words(spec: JobSpec) -> str:
     if spec.held:
         words.append("held")
     return ", ".join(words)
+
+
+def _labelled(label: str, text: str) -> str:
+    """`retries 3`, `warm start: torch`, `keep children`."""
+    return f"{label}{':' if ' ' in label and text else ''} {text}".rstrip()
 
 
 def _now() -> float:

@@ -24,6 +24,7 @@ from stoker.compat.foreground.gpu_slots import LOWEST, make_slots
 from stoker.compat.foreground.jobs import INHERIT, End, Job, JobSource, Summary
 from stoker.compat.foreground.scratch_folders import new_folder, remove_folder, working_directory
 from stoker.core.formats.byte_text import to_system
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
@@ -236,11 +237,10 @@ class _Source:
             context,
             is_text,
             _ONE_SLOT,
-            grace=job.grace,
+            settings=JobSettings(grace=job.grace, keep_children=job.keep_children),
             variables=job.env,
             stdout=_absolute(job.stdout, context.cwd),
             stderr=_absolute(job.stderr, context.cwd),
-            keep_children=job.keep_children,
         )
 
     def _argv(self, command: str | tuple[str, ...]) -> tuple[tuple[str, ...], bool]:

@@ -31,6 +31,7 @@ from stoker.compat.gpupeasy.responses import (
     successful,
 )
 from stoker.core.formats.byte_text import to_bytes
+from stoker.core.job_settings import JobSettings
 from stoker.core.model import JobSpec, Request
 from stoker.core.states import ACTIVE, FINAL, WAITING
 from stoker.daemon.start import ensure_daemon
@@ -133,7 +134,7 @@ class Service:
             "pid": row.pid if row.state in ACTIVE else None,
             "priority": row.priority,
             "attempts": row.attempts,
-            "checkpoint": row.restartable,
+            "checkpoint": row.settings.restartable,
             "checkpointDir": f"{job_folder(self._queue.settings.state_dir, row.id)}/checkpoints",
             "stopRequested": row.stop_requested,
             "result": views.result_words(row),
@@ -236,8 +237,7 @@ class Service:
                 Request(gpus=1),
                 job.name,
                 job.priority,
-                retries=job.retries,
-                restartable=job.restartable,
+                settings=JobSettings(retries=job.retries, restartable=job.restartable),
                 stdout=literal_path(os.path.join(context.cwd, ".", job.out)),
             )
             for job in submissions

@@ -109,7 +109,6 @@ class Task:
             False,
             None,
             _NO_KILL,
-            False,
         )
         self._parent = ForegroundJobs(int.from_bytes(os.urandom(4), "little") >> 2 or 1, 0)
         self._parent.launch(order, context, [*lease.descriptors, start_pipe])

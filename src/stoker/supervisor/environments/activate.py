@@ -82,7 +82,7 @@ def activate(
 
     Raises StartFailed with a cause if the environment does not exist.
     """
-    activation = parse_activation(order.activation)
+    activation = parse_activation(order.settings.activation)
     found: _Variables | None = None
     if activation.venv:
         found = _venv(activation.venv, env)
@@ -110,7 +110,7 @@ def warm_environment(order: Order, env: Environment) -> tuple[Environment, str] 
     A virtual environment is not checked: its fork server cannot start if it does not exist, and
     then the cold start reports the error.
     """
-    activation = parse_activation(order.activation)
+    activation = parse_activation(order.settings.activation)
     if activation.modules:
         return "it loads environment modules"
     if activation.uv:

@@ -27,7 +27,7 @@ def warm_request(order: Order, context: Context, env: Environment, tag: int) -> 
     command = parse_python(argv)
     if isinstance(command, str):
         return command
-    if order.activation:
+    if order.settings.activation:
         from stoker.supervisor.environments.activate import warm_environment
 
         found = warm_environment(order, env)
@@ -36,7 +36,7 @@ def warm_request(order: Order, context: Context, env: Environment, tag: int) -> 
         env, folder = found
         if "/" not in command.python:
             command = command._replace(python=os.path.join(folder, command.python))
-    named = split_modules(order.warm or "")
+    named = split_modules(order.settings.warm or "")
     return WarmRequest(
         attempt=order.attempt,
         command=command,
