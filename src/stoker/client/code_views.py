@@ -10,7 +10,7 @@ from stoker.store.machines import Machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from stoker.client import job_types
 
 _SHOWN_HASH = 12
 
@@ -30,7 +30,7 @@ def code_words(code: StoredCode) -> str:
     return words
 
 
-def code_json(db: Database, job: int) -> dict[str, Any] | None:
+def code_json(db: Database, job: int) -> job_types.Code | None:
     """The code of a job at submit as JSON; None if its folder was in no git repository."""
     code = code_states.of_job(db, job)
     if code is None:
@@ -71,7 +71,7 @@ def machine_words(machine: Machine, python: str | None) -> str:
     return ", ".join(words)
 
 
-def machines_json(db: Database, job: int) -> dict[int, dict[str, Any]]:
+def machines_json(db: Database, job: int) -> dict[int, job_types.Machine]:
     """Host and versions of the attempts of a job, by number of attempt."""
     return {
         number: {

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stoker.client.job_options import OptionNames
+    from stoker.client.job_types import Environment
 
 KEYS = (*EXCLUSIVE, "module", "mount")
 # Where Environment Modules and Lmod define `module`; the same places as in activate.py.
@@ -107,7 +108,7 @@ def make_activation(
     return activation_words(activation)
 
 
-def environment_json(words: tuple[str, ...]) -> dict[str, Any]:
+def environment_json(words: tuple[str, ...]) -> Environment:
     """The environment of a job, for JSON; the keys are those of the options."""
     activation = parse_activation(words)
     return {

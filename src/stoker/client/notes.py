@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from stoker.client.job_types import ShortNote
     from stoker.client.queue import Queue
 
 
@@ -48,7 +49,7 @@ def first_line(text: str) -> str:
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
 
 
-def job_note_json(db: Database, job: int) -> dict[str, Any]:
+def job_note_json(db: Database, job: int) -> ShortNote:
     """For lists of jobs: whether it has a star, and the first line of its note."""
     known = notes.note(db, JOB, job)
     return {"starred": known.starred, "note_line": first_line(known.text) or None}

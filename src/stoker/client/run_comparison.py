@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stoker.client.code_views import code_json, machines_json
 from stoker.client.environment_options import environment_json
 from stoker.client.run_selection import Run, Selection
@@ -72,8 +74,8 @@ def _sorted(lines: list[Compared], selection: Selection) -> list[Compared]:
 
 def _code(db: Database, job: JobRow) -> dict[str, object]:
     """What led to the result of a job besides its parameters."""
-    code = code_json(db, job.id) or {}
-    machine = machines_json(db, job.id).get(job.attempts, {})
+    code: Mapping[str, object] = code_json(db, job.id) or {}
+    machine: Mapping[str, object] = machines_json(db, job.id).get(job.attempts) or {}
     found: dict[str, object] = {
         "commit": code.get("commit"),
         "branch": code.get("branch"),

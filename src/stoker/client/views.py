@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import time
 
+from stoker.client.environment_options import environment_json
 from stoker.client.notes import full_note_json, job_note_json
-from stoker.client.settings_views import settings_json
+from stoker.core.activation import shown_activation
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
-from stoker.core.model import Request
+from stoker.core.job_settings import JobSettings
+from stoker.core.model import LOCAL, JobSpec, Request
 from stoker.core.outcome.wait_status import exit_code_of, signal_of
 from stoker.core.states import ACTIVE, FINAL, WAITING, is_satisfied
 from stoker.daemon.status import daemon_pid, runner_pid
@@ -50,9 +52,14 @@ CAUSES = {
 NO_DAEMON = "no daemon is running; start it with `stoker daemon start`"
 _WITH_CODE = ("missing_script",)  # the exit code distinguishes Python (2) from a shell (127)
 _NEEDED = 3  # dependencies that fit into a cell
+# `signal` in JSON is the one that ended a job; the others are shown by the command line alone.
+_NOT_IN_JSON = ("signal", "grace", "keep_children", "activation")
+_LABELS = {"on_oom": "on OOM", "no_bind": "CPU binding", "warm": "warm start", "notify": "notifies"}
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from stoker.client import job_types
 
 
 def exit_code(row: JobRow) -> int | None:
@@ -97,7 +104,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     out, err = log_paths(settings, row)
     uuids = {device.number: device.uuid for device in load_devices(db)}
     trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)
-    return {
+    job: job_types.Job = {
         "id": row.id,
         "name": row.name,
         "state": row.state,
@@ -111,20 +118,8 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "argv": list(row.argv),
         "shell": row.shell,
         "cwd": row.cwd,
-        "gpus": row.gpus,
-        "gpu_mem_bytes": row.request.memory,
-        "gpu_mem_auto": row.request.is_auto,
-        "gpu_ids": list(row.request.ids),
-        "prefer": list(row.request.prefer),
-        "gpu_model": row.request.model,
-        "min_gpu_mem_bytes": row.request.min_memory,
-        "exclusive": row.request.exclusive,
-        "share": row.request.share or None,
+        **request_json(row.request),
         "under_mps": row.share == "mps",
-        "cpus": row.request.cpus or None,
-        "mem_bytes": row.request.host_memory,
-        "mem_auto": row.request.is_auto_host,
-        "need": needs_of(row.request),
         "reserves": host_words(row),
         "claim_bytes": row.claim,
         "claim_cpus": row.cpus,
@@ -132,11 +127,8 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "gpu_memory_peak_bytes": row.gpu_memory,
         "gpu_use_percent": row.gpu_use,
         "gpu_energy_joules": row.gpu_energy,
-        "on": row.request.backend or "local",
-        "nodes": row.request.nodes,
         "node": row.node if row.state not in WAITING else None,
         "node_gpus": row.node_gpus if row.state not in WAITING else None,
-        "option": list(row.request.options),
         "place": place_words(row),
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
@@ -150,7 +142,6 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         **settings_json(row.settings),
         "snapshot": row.snapshot,
         "snapshot_dir": row.snapshot_dir,
-        "preemptible": row.request.preemptible,
         "preemptions": row.preemptions,
         "gives_way_to": row.asked_for if row.state in ACTIVE else None,
         "time_limit": row.time_limit,
@@ -174,6 +165,74 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "sweep": trial[0],
         "trial": trial[1],
     }
+    return {**job}
+
+
+def request_json(request: Request) -> job_types.Requested:
+    """What a job requests, as JSON."""
+    return {
+        "gpus": request.gpus,
+        "gpu_mem_bytes": request.memory,
+        "gpu_mem_auto": request.is_auto,
+        "gpu_ids": list(request.ids),
+        "prefer": list(request.prefer),
+        "gpu_model": request.model,
+        "min_gpu_mem_bytes": request.min_memory,
+        "exclusive": request.exclusive,
+        "share": request.share or None,
+        "cpus": request.cpus or None,
+        "mem_bytes": request.host_memory,
+        "mem_auto": request.is_auto_host,
+        "need": needs_of(request),
+        "on": request.backend or LOCAL,
+        "nodes": request.nodes,
+        "option": list(request.options),
+        "preemptible": request.preemptible,
+    }
+
+
+def spec_json(spec: JobSpec) -> dict[str, Any]:
+    """A job that is not submitted, as JSON for a dry run."""
+    return {
+        "argv": list(spec.argv),
+        "shell": spec.shell,
+        "name": spec.name,
+        "cwd": spec.context.cwd,
+        **request_json(spec.request),
+        **settings_json(spec.settings),
+        "snapshot": spec.snapshot is not None,
+        "priority": spec.priority,
+        "time_limit": spec.time_limit,
+        "begin_at": iso(spec.begin_at),
+        "tags": list(spec.tags),
+        "array": spec.array,
+    }
+
+
+def settings_json(settings: JobSettings) -> job_types.Settings:
+    """For `show --json`, dry runs and the web UI."""
+    values: Any = {key: v for key, v in settings.values().items() if key not in _NOT_IN_JSON}
+    values["warm"] = "auto" if settings.warm == "" else settings.warm
+    values["notify"] = settings.notify.split(",") if settings.notify else []
+    shown: job_types.Settings = values | environment_json(settings.activation)
+    return shown
+
+
+def settings_rows(settings: JobSettings) -> list[tuple[str, str]]:
+    """Label and text of each setting that is not the default; a switch has no text."""
+    texts = settings.changes()
+    activation = texts.pop("activation", ())
+    if settings.no_bind:
+        texts["no_bind"] = "off"
+    if settings.warm == "":
+        texts["warm"] = "learned modules"
+    if settings.notify:
+        texts["notify"] = settings.notify.replace(",", ", ")
+    rows = [
+        (_LABELS.get(key, key.replace("_", " ")), "" if value is True else str(value))
+        for key, value in texts.items()
+    ]
+    return rows + shown_activation(activation)
 
 
 def _reported_progress(db: Database, settings: Settings, row: JobRow) -> str | None:
@@ -222,7 +281,7 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
     from stoker.store import notes
 
     machines = machines_json(db, row.id)
-    attempts = [
+    attempts: list[job_types.Attempt] = [
         {
             "number": a.number,
             "devices": list(a.devices),
@@ -238,7 +297,7 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
         }
         for a in job_queries.attempts(db, row.id)
     ]
-    events = [
+    events: list[job_types.JobEvent] = [
         {"at": iso(at), "kind": kind, "data": data}
         for at, kind, data in job_queries.events(db, row.id)
     ]

@@ -10,12 +10,11 @@ from stoker.client import views
 from stoker.client.backend_views import request_words
 from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import Queue
-from stoker.client.settings_views import settings_json
 from stoker.client.spec_options import hidden_settings
 from stoker.core.activation import shown_activation
 from stoker.core.formats.shell_words import display
 from stoker.core.job_settings import settings_of
-from stoker.core.model import LOCAL, AfterSelector, Dependency, JobSpec
+from stoker.core.model import AfterSelector, Dependency, JobSpec
 from stoker.errors import Unavailable, UsageError, about
 from stoker.store.clone_source import CloneSource, clone_source_of
 from stoker.web.models import NewJob
@@ -123,16 +122,6 @@ def submit(
     return {"jobs": jobs, "warning": warning}
 
 
-def backend_fields(spec: JobSpec) -> dict[str, object]:
-    """Where the job would run, for a dry run."""
-    request = spec.request
-    return {
-        "on": request.backend or LOCAL,
-        "nodes": request.nodes,
-        "option": list(request.options),
-    }
-
-
 def _with_condition(item: Dependency | AfterSelector) -> str:
     text = str(item.job) if isinstance(item, Dependency) else item.text
     return f"{text}:{item.condition}"
@@ -148,15 +137,9 @@ def environment_words(spec: JobSpec) -> str:
 def shown(specs: Iterable[JobSpec]) -> list[dict[str, object]]:
     """What a dry run shows of these jobs."""
     return [
-        {"argv": list(spec.argv), "shell": spec.shell,
-         "command": display(spec.argv, spec.shell), "cwd": spec.context.cwd,
-         "gpus": spec.request.gpus, "needs": request_words(spec.request), **backend_fields(spec),
-         "environment": environment_words(spec),
-         "name": spec.name, "priority": spec.priority, "time_limit": spec.time_limit,
-         "stdout": spec.stdout, "tags": list(spec.tags), "hold": spec.held,
-         "snapshot": spec.snapshot is not None,
-         "retries": spec.settings.retries, "begin_at": views.iso(spec.begin_at),
-         "notify": settings_json(spec.settings)["notify"],
-         "array": spec.array, "after": [_with_condition(one) for one in spec.after]}
+        {**views.spec_json(spec), "command": display(spec.argv, spec.shell),
+         "needs": request_words(spec.request), "environment": environment_words(spec),
+         "stdout": spec.stdout, "hold": spec.held,
+         "after": [_with_condition(one) for one in spec.after]}
         for spec in specs
     ]  # fmt: skip

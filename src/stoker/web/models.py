@@ -6,11 +6,13 @@ The names are those of `stoker ... --json` and of the Python API. Job options ar
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from stoker.client import job_types
 from stoker.web.option_forms import Count, Form, JobOptions, SingleOptions, Whole
+from stoker.web.typed_models import model_of
 
 JobId = Annotated[int, Field(ge=1, le=2**62)]
 Name = Annotated[str, Field(min_length=1, max_length=1000)]
@@ -135,107 +137,15 @@ class ErrorAnswer(Answer):
     error: ErrorText
 
 
-class GpuRef(BaseModel):
-    index: int
-    uuid: str
+if TYPE_CHECKING:
 
+    class Job(BaseModel): ...
 
-class Dependency(BaseModel):
-    job: int
-    condition: str
-    met: bool
+    class StoredJob(Job): ...
 
-
-class Job(BaseModel):
-    """As in `stoker ls --json`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: int
-    name: str | None
-    state: str
-    cause: str | None
-    exit_code: int | None
-    signal: int | None
-    detail: str | None
-    result: str = Field(description="why it failed, was cancelled or was lost; else empty")
-    command: str
-    argv: list[str]
-    shell: bool
-    cwd: str
-    gpus: int
-    gpu_mem_bytes: int | None
-    gpu_mem_auto: bool
-    gpu_ids: list[str]
-    prefer: list[str]
-    gpu_model: str | None
-    min_gpu_mem_bytes: int | None
-    exclusive: bool
-    share: str | None = Field(description="mps, mps:PERCENT or time; null: as the GPU is set up")
-    under_mps: bool = Field(description="whether its last attempt runs under NVIDIA's MPS")
-    on_oom: str | None
-    cpus: int | None = Field(description="cores that it requests; null: the default")
-    mem_bytes: int | None = Field(description="memory of the host that it requests")
-    mem_auto: bool
-    need: dict[str, int] = Field(description="the amount of each counter that it requests")
-    progress: str | None = Field(description="what it reports: progress and its newest metric")
-    reserves: str = Field(description="cores, memory and counters in words; empty: the defaults")
-    claim_bytes: int | None
-    claim_cpus: float | None = Field(description="cores that its attempt reserved")
-    claim_mem_bytes: int | None = Field(description="memory that its attempt reserved")
-    gpu_memory_peak_bytes: int | None
-    gpu_use_percent: float | None
-    gpu_energy_joules: float | None
-    on: str = Field(description="the backend; `local` is this host")
-    nodes: int
-    node: str | None = Field(description="the first node of a job on a backend")
-    node_gpus: str | None = Field(description="its GPUs there, e.g. `0,1`")
-    option: list[str] = Field(description="options for the engine of the backend, each as K=V")
-    place: str = Field(description="the GPU column of `stoker ls`: `0,1` or `lab n2:0,1`")
-    devices: list[GpuRef]
-    priority: int
-    tags: list[str]
-    starred: bool
-    note_line: str | None = Field(description="first line of its note, at most 120 characters")
-    group: str | None
-    after: list[Dependency]
-    attempts: int
-    retries: int
-    restartable: bool
-    no_bind: bool
-    warm: str | None
-    notify: list[str] = Field(description="its notifications, each as WHEN:WHERE")
-    conda: str | None = Field(description="prefix of its conda environment")
-    venv: str | None
-    uv: bool = Field(description="whether it runs in the environment of its uv project")
-    module: list[str] = Field(description="environment modules, in the order of loading")
-    container: str | None = Field(description="image of its container")
-    mount: list[str] = Field(description="mounts of its container: SRC:DST or SRC:DST:ro")
-    snapshot: str | None = Field(description="the copy of its code in which it runs")
-    snapshot_dir: str | None = Field(description="its folder in that copy; `cwd` is the original")
-    preemptible: bool
-    preemptions: int = Field(description="how often it gave way to another job")
-    gives_way_to: str | None = Field(description="what it is asked to make room for: `job 25`")
-    time_limit: float | None
-    submitted_at: str | None
-    eligible_at: str | None
-    started_at: str | None
-    ended_at: str | None
-    stop_requested: bool
-    pid: int | None
-    user_seconds: float | None
-    system_seconds: float | None
-    max_rss_bytes: int | None
-    stdout: str | None
-    stderr: str | None
-    batch: int | None
-    batch_index: int | None
-    array: int | None
-    array_index: int | None
-    rerun_of: int | None
-    dedupe: str | None
-    sweep: str | None
-    trial: int | None
+else:
+    Job = model_of(job_types.Job)
+    StoredJob = model_of(job_types.StoredJob)
 
 
 class WaitingJob(Job):
@@ -268,52 +178,6 @@ class RunningJob(Job):
     run: Run
 
 
-class Code(BaseModel):
-    """The code in the folder of a job when it was submitted."""
-
-    root: str = Field(description="the folder of the git work tree")
-    commit: str | None = Field(description="null: there was no commit yet")
-    branch: str | None = Field(description="null: HEAD was detached")
-    dirty: bool | None = Field(
-        description="whether tracked files differed from the commit; null: not known"
-    )
-    diff_bytes: int
-    problem: str | None = Field(description="why the diff is not known or was not kept")
-    summary: str = Field(description="all this in words")
-
-
-class Machine(BaseModel):
-    """Where an attempt ran, and with which versions."""
-
-    host: str
-    python: str
-    python_of: Literal["job", "stoker"] = Field(description="whose version of Python it is")
-    stoker: str
-    driver: str | None = Field(description="version of the NVIDIA driver")
-    gpu_model: str | None
-    summary: str = Field(description="all this in words")
-
-
-class Attempt(BaseModel):
-    number: int
-    devices: list[int]
-    node: str | None
-    node_gpus: str | None
-    started_at: str | None
-    ended_at: str | None
-    status: int | None
-    cause: str | None
-    detail: str | None
-    result: str = Field(description="how it ended; empty while it runs")
-    machine: Machine | None = Field(description="null for attempts on a backend")
-
-
-class JobEvent(BaseModel):
-    at: str | None
-    kind: str
-    data: str | None
-
-
 class Metric(BaseModel):
     last: Any
     min: float | None
@@ -331,18 +195,9 @@ class WhatIf(BaseModel):
     fields: dict[str, Any] = Field(description="the body of PATCH /api/jobs/{id} that makes it")
 
 
-class JobInFull(Job):
+class JobInFull(StoredJob):
     """As in `stoker show --json`, with more fields."""
 
-    note: str
-    note_revision: int = Field(description="the number of changes")
-    note_changed_at: str | None
-    previous_note: str = Field(description="the note before the last edit")
-    output_dir: str = Field(description="$STOKER_OUTPUT_DIR; it may not exist")
-    checkpoint_dir: str = Field(description="$STOKER_CHECKPOINT_DIR; it may not exist")
-    code: Code | None = Field(description="null: its folder was in no git repository")
-    history: list[Attempt]
-    events: list[JobEvent]
     why: list[str]
     run: Run | None = Field(description="null: it does not run")
     what_if: list[WhatIf] = Field(description="tried with the scheduling policy")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
+from stoker.client import views
 from stoker.client.backend_views import request_words
 from stoker.client.queue import Queue
 from stoker.core.formats.shell_words import display
@@ -168,9 +169,8 @@ def preview(queue: Queue, form: NewSweep) -> dict[str, object]:
         "commands": [],
         "total": spec.trials,
         "method": spec.method,
-        "gpus": base.request.gpus,
+        **views.request_json(base.request),
         "needs": request_words(base.request),
-        **job_form.backend_fields(base),
         "environment": job_form.environment_words(base),
         "cwd": base.context.cwd,
         "metric": None if spec.metric is None else spec.metric.words,

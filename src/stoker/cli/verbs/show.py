@@ -10,7 +10,6 @@ from stoker.cli.verbs.ls import elapsed, progress_words
 from stoker.client import views
 from stoker.client.code_views import code_words, machine_words
 from stoker.client.queue import Queue
-from stoker.client.settings_views import settings_rows
 from stoker.core.formats.command_line import Option, Parsed, Verb
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.shell_words import display
@@ -141,7 +140,7 @@ def _text(queue: Queue, row: JobRow) -> str:
         ),
         ("limit", format_duration(row.time_limit) if row.time_limit is not None else ""),
         ("preemptible", _preemptible(row)),
-        *((label, text or "yes") for label, text in settings_rows(row.settings)),
+        *((label, text or "yes") for label, text in views.settings_rows(row.settings)),
         ("submitted", _when(row.submitted_at)),
         ("not before", _when(row.eligible_at) if row.state in WAITING else ""),
         ("started", _when(row.started_at)),

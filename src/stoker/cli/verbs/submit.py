@@ -263,29 +263,12 @@ def _dry_run(queue: Queue, specs: list[JobSpec], parsed: Parsed) -> int:
     specs = [_with_ids(queue, spec) for spec in specs]
     if parsed["json"]:
         from stoker.client.after_views import after_json
-        from stoker.client.settings_views import settings_json
-        from stoker.client.views import iso, needs_of
-        from stoker.core.model import LOCAL
+        from stoker.client.views import spec_json
 
         jobs = [
-            {"argv": spec.argv, "shell": spec.shell, "gpus": spec.request.gpus,
-             "gpu_mem_bytes": spec.request.memory, "gpu_mem_auto": spec.request.is_auto,
-             "gpu_ids": list(spec.request.ids), "prefer": list(spec.request.prefer),
-             "gpu_model": spec.request.model, "min_gpu_mem_bytes": spec.request.min_memory,
-             "cpus": spec.request.cpus or None, "mem_bytes": spec.request.host_memory,
-             "mem_auto": spec.request.is_auto_host, "need": needs_of(spec.request),
-             "exclusive": spec.request.exclusive, "share": spec.request.share or None,
-             "on": spec.request.backend or LOCAL,
-             "nodes": spec.request.nodes, "option": list(spec.request.options),
-             "preemptible": spec.request.preemptible, **settings_json(spec.settings),
-             "snapshot": spec.snapshot is not None, "name": spec.name,
-             "cwd": spec.context.cwd, "priority": spec.priority, "time_limit": spec.time_limit,
-             "begin_at": iso(spec.begin_at), "held": spec.held,
-             "tags": list(spec.tags),
-             "array": spec.array,
-             "after": [after_json(one) for one in spec.after]}
+            {**spec_json(spec), "held": spec.held, "after": [after_json(one) for one in spec.after]}
             for spec in specs
-        ]  # fmt: skip
+        ]
         print_json(dry_run=jobs)
         return 0
     for spec in specs:
@@ -317,7 +300,7 @@ def _count(specs: list[JobSpec]) -> int:
 def _in_words(spec: JobSpec) -> str:
     """`2 GPUs, at most 2h00m, after 7`: the request of a job, without defaults."""
     from stoker.client.backend_views import request_words
-    from stoker.client.settings_views import settings_rows
+    from stoker.client.views import settings_rows
 
     words = [request_words(spec.request)]
     if spec.request.options:
