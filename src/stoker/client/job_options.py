@@ -1,23 +1,24 @@
 """The options of a job, declared once for the command line, job files, Python and web forms.
 
 The command line, `#stoker` lines, the Python API, web forms and their documentation are made from
-JOB_OPTIONS. To add an option, add it there, and then:
+JOB_OPTIONS. An option that the scheduling policy does not read, such as --grace, touches six files:
 
-    always              a field of Request or JobSpec (core/model.py), set in `parse_options` below;
-                        a column: store/schema.sql, a step in store/upgrades.py, store/submit.py,
-                        store/reruns.py
-    static types        `Options` (python/options.py), for editors
-    in sweep files      RESOURCES (sweeps/spec.py)
-    in the web UI       an input (frontend/src/screens/submit-fields.tsx) and its label (words.ts);
-                        in clones: submit-clone.ts, for options that the form shows;
-                        store/clone_source.py and web/job_form.py, for those that it does not;
-                        for a new kind of value: web/option_forms.py
-    shown               JobRow (store/job_queries.py), client/views.py, web/models.py; in a dry
-                        run: cli/verbs/submit.py, web/job_form.py, submit-preview.tsx
-    used by the daemon  ReadyJob (core/model.py, store/ready_jobs.py)
-    used by the runner  daemon/launch_order.py, supervisor/messages.py
+    this one                               the option, with `in_settings`
+    core/job_settings.py                   its type and default
+    python/options.py                      its type for editors
+    where it takes effect                  as `job.settings.NAME` in the daemon, or
+                                           `order.settings.NAME` in the runner
+    frontend/src/screens/option-fields.ts  an input, if the web UI offers it
+    frontend/src/words.ts                  the label of the input
 
-Tests fail if the static types, sweep files, web forms or their inputs lack an option.
+The rest follows: dry runs, `show`, JSON and its schema, sweep files, web forms, profiles, stored
+jobs, reruns, clones, and jobs on backends (tests/backends/test_new_option.py). A new kind of value
+also needs its type in forms (web/option_forms.py).
+
+An option that the policy or a query reads is a field of Request or JobSpec (core/model.py) instead,
+set in `parse_options` below, with a column (store/schema.sql) that store/submit.py writes,
+store/reruns.py copies and store/ready_jobs.py reads; client/views.py and client/job_types.py show
+it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from stoker.core.formats.suggestions import nearest
+from stoker.core.job_settings import JobSettings
 from stoker.core.record import Record
 from stoker.errors import UsageError, about
 from stoker.sweeps import names, other_names, search_space
@@ -35,11 +36,11 @@ EARLY_STOP_OPTIONS = {  # the options of each kind of early stopping
 # The options of `stoker submit`, as keys, without those that only make sense for a single job.
 _RESOURCES_WORDS = (
     "gpus gpu_mem gpu_ids prefer gpu_model min_gpu_mem exclusive share cpus mem need on nodes "
-    "option on_oom cwd env env_file priority time_limit signal grace retries restartable "
-    "preemptible tag hold keep_children no_bind warm notify conda venv uv module "
+    "option cwd env env_file priority time_limit preemptible tag hold conda venv uv module "
     "container mount profile snapshot no_snapshot"
 )
-RESOURCES = tuple(_RESOURCES_WORDS.split())
+_SETTINGS = set(JobSettings._fields) - {"activation", "others"}  # these two are no options
+RESOURCES = (*_RESOURCES_WORDS.split(), *sorted(_SETTINGS))
 
 # Words in names of metrics whose large, or small, values are better.
 _MAX_WORDS = (
