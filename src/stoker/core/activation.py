@@ -1,6 +1,6 @@
 """The environment in which the command of a job runs: conda, venv, uv, modules or a container.
 
-It is stored with the job as words K=V (`jobs.activation`), and sent to the runner in this form.
+It is stored with the job as words K=V (`JobSettings.activation`), and sent to the runner like this.
 Values are data: a word has one `=` that counts, the first.
 """
 

@@ -13,11 +13,11 @@ from stoker.core.outcome.retry import Verdict
 from stoker.core.record import Record
 from stoker.core.states import ACTIVE, STARTING, SUBMITTED, advance
 from stoker.store import request_groups, sweeps
-from stoker.store.database import Database
+from stoker.store.database import Database, columns
 from stoker.store.dependencies import cancel_waiting, release_dependents, stop_sweep
 from stoker.store.device_column import parse_device_numbers
 from stoker.store.events import record_event
-from stoker.store.output_columns import expand_output, own_node
+from stoker.store.output_columns import OUTPUT_FIELDS, expand_outputs, own_node
 
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 
@@ -83,6 +83,22 @@ class JobToJudge(Record):
     preemptions: int = 0
     asked_for: str | None = None  # what it was asked to give way to
     share: str = ""  # mps: it ran under MPS
+
+
+# The SQL of the fields of JobToJudge and OpenAttempt, and of what they are made of.
+_TO_JUDGE = columns(
+    "attempts settings stop_requested request_group profile stdout stderr requeues sweep"
+    " preemptions name batch batch_index array_index",
+    "claim devices started_at asked_for share allocation node",
+) | {
+    "job": "j.id",
+    "has_dependents": "EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0)",
+}
+_OPEN = columns(
+    "request_group profile state time_limit settings stop_requested preemptions",
+    "job number claim devices boot pid pid_started started_mono claimed_at cpus host_claim asked_at"
+    " share",
+) | {"attempt": "a.id"}
 
 
 def next_attempt(db: Database) -> int:
@@ -161,44 +177,23 @@ def mark_stopping(db: Database, job: int) -> None:
 def load_job_to_judge(db: Database, attempt: int) -> JobToJudge | None:
     """Return the job of an attempt; None if the attempt is not its newest or has ended."""
     row = db.execute(
-        "SELECT j.id, j.attempts, j.settings, j.stop_requested,"
-        " EXISTS (SELECT 1 FROM dependencies d WHERE d.needs = j.id AND d.met = 0),"
-        " j.request_group, a.claim, j.profile, a.devices, a.started_at,"
-        " j.stdout, j.stderr, j.requeues, j.sweep, j.preemptions, a.asked_for, a.share, j.name,"
-        " j.batch, coalesce(j.array_index, j.batch_index), a.allocation, a.node"
-        " FROM attempts a"
+        f"SELECT {', '.join(_TO_JUDGE.values())} FROM attempts a"
         " JOIN jobs j ON j.id = a.job AND j.attempt = a.id"
         f" WHERE a.id = ? AND j.state IN ({_ACTIVE})",
         (attempt,),
     ).fetchone()
     if row is None:
         return None
-    (job, attempts, settings, stop, dependents, request_group, claim, profile, devices, started,
-     out, err, requeues, sweep, preemptions, asked_for, share, name, batch, index, allocation,
-     node) = row  # fmt: skip
-    if out is not None or err is not None:
-        node = own_node() if allocation is None else node
-        out = expand_output(out, job=job, name=name, array=(batch, index), node=node)
-        err = expand_output(err, job=job, name=name, array=(batch, index), node=node)
-    return JobToJudge(
-        job=job,
-        attempts=attempts,
-        settings=settings_from_json(settings),
-        stop_requested=stop is not None,
-        has_dependents=bool(dependents),
-        request_group=request_group,
-        claim=claim,
-        profile=profile,
-        devices=parse_device_numbers(devices),
-        started_at=started,
-        stdout=out,
-        stderr=err,
-        requeues=requeues,
-        sweep=sweep,
-        preemptions=preemptions,
-        asked_for=asked_for,
-        share=share,
-    )
+    fields = dict(zip(_TO_JUDGE, row, strict=True))
+    is_here = fields.pop("allocation") is None
+    expand_outputs(fields, fields["job"], own_node() if is_here else fields["node"])
+    for name in OUTPUT_FIELDS:
+        del fields[name]
+    fields["settings"] = settings_from_json(fields["settings"])
+    fields["stop_requested"] = fields["stop_requested"] is not None
+    fields["has_dependents"] = bool(fields["has_dependents"])
+    fields["devices"] = parse_device_numbers(fields["devices"])
+    return JobToJudge(**fields)
 
 
 def record_gpu_use(
@@ -322,48 +317,24 @@ def open_attempts(db: Database, *, of_this_boot: bool = False) -> list[OpenAttem
     `of_this_boot`: without those that a restart of the host has ended.
     """
     rows = db.execute(
-        "SELECT a.id, a.job, a.number, j.request_group, a.claim, j.profile, a.devices, j.state,"
-        " a.boot, a.pid, a.pid_started, a.started_mono, a.claimed_at, j.time_limit, j.settings,"
-        " j.stop_requested, a.cpus, a.host_claim, j.preemptions, a.asked_at, a.share"
-        " FROM jobs j"
-        " JOIN attempts a ON a.id = j.attempt"
+        f"SELECT {', '.join(_OPEN.values())} FROM jobs j JOIN attempts a ON a.id = j.attempt"
         f" WHERE j.state IN ({_ACTIVE}) AND a.allocation IS NULL ORDER BY a.id"
     ).fetchall()
     found = []
-    for (attempt, job, number, request_group, claim, profile, devices, state, boot, pid,
-         pid_started, mono, claimed, limit, settings, stop, cpus, host_claim, preemptions, asked_at,
-         share) in rows:  # fmt: skip
-        if of_this_boot and boot != boot_id():
+    for row in rows:
+        fields = dict(zip(_OPEN, row, strict=True))
+        if of_this_boot and fields["boot"] != boot_id():
             continue
-        request, fair_share_group = request_groups.load(db, request_group)
-        found.append(
-            OpenAttempt(
-                attempt=attempt,
-                job=job,
-                number=number,
-                request=request._replace(
-                    memory=claim,
-                    host_memory=host_claim,
-                    profile=profile if request.is_auto else 0,
-                ),
-                fair_share_group=fair_share_group,
-                profile=profile,
-                devices=parse_device_numbers(devices),
-                state=state,
-                boot=boot,
-                pid=pid,
-                pid_started=pid_started,
-                started_mono=mono,
-                claimed_at=claimed,
-                time_limit=limit,
-                settings=settings_from_json(settings),
-                stop_requested=stop is not None,
-                cpus=cpus,
-                preemptions=preemptions,
-                asked_at=asked_at,
-                share=share,
-            )
+        request, group = request_groups.load(db, fields.pop("request_group"))
+        profile = fields["profile"] if request.is_auto else 0
+        fields["request"] = request._replace(
+            memory=fields.pop("claim"), host_memory=fields.pop("host_claim"), profile=profile
         )
+        fields["fair_share_group"] = group
+        fields["devices"] = parse_device_numbers(fields["devices"])
+        fields["settings"] = settings_from_json(fields["settings"])
+        fields["stop_requested"] = fields["stop_requested"] is not None
+        found.append(OpenAttempt(**fields))
     return found
 
 

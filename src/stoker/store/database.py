@@ -31,6 +31,12 @@ SCHEMA_VERSION = 10  # of schema.sql; the first release has 10 too
 FILE_NAME = "queue.db"
 
 
+def columns(of_jobs: str, of_attempts: str = "") -> dict[str, str]:
+    """The SQL of these columns of jobs `j` and attempts `a`, by name."""
+    found = {name: f"j.{name}" for name in of_jobs.split()}
+    return found | {name: f"a.{name}" for name in of_attempts.split()}
+
+
 class Database:
     """A connection to the queue in the state folder `folder`."""
 

@@ -11,7 +11,7 @@ from stoker.core.snapshot_context import moved
 from stoker.core.states import ACTIVE, CANCELLED, FINAL, STARTED, STATES, WAITING
 from stoker.errors import NotFound
 from stoker.store import notes
-from stoker.store.database import Database, id_list
+from stoker.store.database import Database, columns, id_list
 from stoker.store.device_column import parse_device_numbers
 from stoker.store.interrupted_jobs import (
     COLUMNS,
@@ -20,7 +20,7 @@ from stoker.store.interrupted_jobs import (
     interrupted,
     next_state,
 )
-from stoker.store.output_columns import expand_output, output_dir_in, own_node
+from stoker.store.output_columns import expand_outputs, output_dir_in, own_node
 from stoker.store.request_groups import REQUEST_COLUMNS, read_request
 
 TYPE_CHECKING = False
@@ -121,21 +121,17 @@ _OF_ATTEMPTS = (
     " host_claim share gpu_memory gpu_use gpu_energy node allocation paused_at asked_at asked_for"
     " boot"
 )
-_COLUMNS = (
-    {name: f"j.{name}" for name in _OF_JOBS.split()}
-    | {name: f"a.{name}" for name in _OF_ATTEMPTS.split()}
-    | {
-        "attempt": "a.id",
-        "attempt_cause": "a.cause",
-        "cwd": "c.cwd",
-        "fair_share_group": "g.fair_share_group",
-        "files_dir": "b.folder",
-        "node_gpus": "a.gpus",
-        "output_dir": "CASE WHEN j.sweep IS NOT NULL THEN j.variables END",
-        "snapshot_dir": "s.tree",
-        "snapshot_of": "s.root",
-    }
-)
+_COLUMNS = columns(_OF_JOBS, _OF_ATTEMPTS) | {
+    "attempt": "a.id",
+    "attempt_cause": "a.cause",
+    "cwd": "c.cwd",
+    "fair_share_group": "g.fair_share_group",
+    "files_dir": "b.folder",
+    "node_gpus": "a.gpus",
+    "output_dir": "CASE WHEN j.sweep IS NOT NULL THEN j.variables END",
+    "snapshot_dir": "s.tree",
+    "snapshot_of": "s.root",
+}
 _SELECT = (
     f"SELECT {', '.join(_COLUMNS.values())}, {', '.join('g.' + c for c in REQUEST_COLUMNS)}"
     " FROM jobs j JOIN contexts c ON c.id = j.context"
@@ -155,8 +151,8 @@ def _job_row(row: tuple) -> JobRow:  # type: ignore[type-arg]
     if fields["state"] in STARTED:
         _follow_boot(fields, boot, requeues)
     fields["fair_share_group"] = to_text(fields["fair_share_group"])
-    if fields["stdout"] is not None or fields["stderr"] is not None:
-        _expand_outputs(fields)
+    node = fields["node"] if fields["request"].backend else own_node()
+    expand_outputs(fields, fields["id"], node)
     for key in ("name", "dedupe", "files_dir", "snapshot_of", "snapshot_dir"):
         fields[key] = maybe_text(fields[key])
     fields["output_dir"] = output_dir_in(fields["output_dir"])
@@ -185,16 +181,6 @@ def _follow_boot(fields: dict[str, Any], boot: str | None, requeues: int) -> Non
     if state != fields["state"]:
         cause = "user" if state == CANCELLED else "lost"
         fields.update(state=state, is_interrupted=True, attempt_cause=cause, detail=REBOOTED)
-
-
-def _expand_outputs(fields: dict[str, Any]) -> None:
-    index = fields["array_index"]
-    array = (fields["batch"], fields["batch_index"] if index is None else index)
-    node = fields["node"] if fields["request"].backend else own_node()
-    for key in ("stdout", "stderr"):
-        fields[key] = expand_output(
-            fields[key], job=fields["id"], name=fields["name"], array=array, node=node
-        )
 
 
 def job(db: Database, id: int) -> JobRow:

@@ -7,7 +7,18 @@ import os
 from stoker.core.formats.byte_text import maybe_text, to_text, unpack_pairs
 from stoker.core.formats.output_patterns import expand_patterns, literal_path, safe_name
 
-__all__ = ["expand_output", "literal_path", "output_dir_in", "own_node"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "OUTPUT_FIELDS",
+    "expand_output",
+    "expand_outputs",
+    "literal_path",
+    "output_dir_in",
+    "own_node",
+]
 
 
 def own_node() -> str:
@@ -45,6 +56,22 @@ def expand_output(
         return _user() if letter == "u" else node if letter == "N" else job
 
     return expand_patterns(to_text(stored), value, keeps_node=node is None)
+
+
+# The columns of a job that `expand_outputs` reads besides the paths, and where it runs.
+OUTPUT_FIELDS = ("name", "batch", "batch_index", "array_index", "node")
+
+
+def expand_outputs(fields: dict[str, Any], job: int, node: str | None) -> None:
+    """Expand the paths of the output files in the columns of a job."""
+    if fields["stdout"] is None and fields["stderr"] is None:
+        return
+    index = fields["array_index"]
+    array = (fields["batch"], fields["batch_index"] if index is None else index)
+    for key in ("stdout", "stderr"):
+        fields[key] = expand_output(
+            fields[key], job=job, name=fields["name"], array=array, node=node
+        )
 
 
 def _user() -> str:

@@ -9,21 +9,26 @@ from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
 from stoker.core.profiles.gpu_memory import budget
 from stoker.core.record import Record
 from stoker.store import request_groups
-from stoker.store.database import Database
+from stoker.store.database import Database, columns
 from stoker.store.device_column import parse_device_numbers
-from stoker.store.output_columns import expand_output, own_node
+from stoker.store.output_columns import expand_outputs, own_node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_READY_COLUMNS = (
-    "j.id, j.priority, j.time_limit, j.submitted_at, p.memory, p.provisional_memory,"
-    " p.host_memory, j.argv, j.shell,"
-    " j.context, j.name, j.attempts, j.stdout, j.stderr, j.settings, j.batch, j.batch_index,"
-    " j.profile, j.variables, j.sweep, j.requeues, j.preemptions, j.kept, j.snapshot,"
-    " j.array_index, j.code"
-)
+# The SQL of the fields of ReadyJob, and of what they are made of.
+_COLUMNS = columns(
+    "id priority time_limit submitted_at argv shell context name attempts stdout stderr settings"
+    " batch batch_index profile variables sweep requeues preemptions kept snapshot array_index code"
+    " request_group"
+) | {
+    "memory": "p.memory",
+    "provisional_memory": "p.provisional_memory",
+    "host_memory": "p.host_memory",
+}
+_READY = f"SELECT {', '.join(_COLUMNS.values())} FROM jobs j"
+_PROFILE = " LEFT JOIN profiles p ON p.id = j.profile"
 
 
 class RequestGroup(Record):
@@ -68,7 +73,7 @@ def first(
     `clock_offset` is wall-clock time minus monotonic time.
     """
     rows = db.execute(
-        f"SELECT {_READY_COLUMNS} FROM jobs j LEFT JOIN profiles p ON p.id = j.profile"
+        f"{_READY}{_PROFILE}"
         " WHERE j.ready = 1 AND j.request_group = ? ORDER BY j.priority DESC, j.id LIMIT ?",
         (group.id, limit),
     )
@@ -78,50 +83,27 @@ def first(
 def with_kept_devices(db: Database, clock_offset: float = 0.0) -> list[ReadyJob]:
     """Return the ready jobs for which devices are being vacated, wherever they are in the queue."""
     rows = db.execute(
-        f"SELECT {_READY_COLUMNS}, j.request_group FROM jobs j INDEXED BY jobs_kept"
-        " LEFT JOIN profiles p ON p.id = j.profile"
+        f"{_READY} INDEXED BY jobs_kept{_PROFILE}"
         " WHERE j.kept IS NOT NULL AND j.ready = 1 ORDER BY j.id"
     ).fetchall()
-    return [_ready_job(row[:-1], load_group(db, row[-1]), clock_offset) for row in rows]
+    at = list(_COLUMNS).index("request_group")
+    return [_ready_job(row, load_group(db, row[at]), clock_offset) for row in rows]
 
 
 def _ready_job(row: tuple[Any, ...], group: RequestGroup, clock_offset: float) -> ReadyJob:
-    (id, priority, limit, submitted, memory, provisional, host_memory, argv, shell, context, name,
-     attempts, out, err, settings, batch, index, profile, variables, sweep, requeues, preemptions,
-     kept, snapshot, array_index, code) = row  # fmt: skip
-    if out is not None or err is not None:
-        node = None if group.request.backend else own_node()
-        place = (batch, index if array_index is None else array_index)
-        out = expand_output(out, job=id, name=name, array=place, node=node)
-        err = expand_output(err, job=id, name=name, array=place, node=node)
-    return ReadyJob(
-        id=id,
-        priority=priority,
-        request=resolve(group.request, profile, memory, provisional, host_memory),
-        time_limit=limit,
-        fair_share_group=group.fair_share_group,
-        since=submitted - clock_offset,
-        argv=unpack_words(argv),
-        shell=bool(shell),
-        context=context,
-        name=maybe_text(name),
-        attempts=attempts,
-        stdout=out,
-        stderr=err,
-        settings=settings_from_json(settings),
-        batch=batch,
-        batch_index=index,
-        profile=profile,
-        request_group=group.id,
-        variables=unpack_pairs(variables) if variables else (),
-        sweep=sweep,
-        requeues=requeues,
-        preemptions=preemptions,
-        kept=parse_device_numbers(kept) if kept else (),
-        snapshot=snapshot,
-        array_index=array_index,
-        code=code,
-    )
+    fields = dict(zip(_COLUMNS, row, strict=True))
+    expand_outputs(fields, fields["id"], None if group.request.backend else own_node())
+    memory = [fields.pop(key) for key in ("memory", "provisional_memory", "host_memory")]
+    fields["request"] = resolve(group.request, fields["profile"], *memory)
+    fields["fair_share_group"] = group.fair_share_group
+    fields["since"] = fields.pop("submitted_at") - clock_offset
+    fields["argv"] = unpack_words(fields["argv"])
+    fields["shell"] = bool(fields["shell"])
+    fields["name"] = maybe_text(fields["name"])
+    fields["settings"] = settings_from_json(fields["settings"])
+    fields["variables"] = unpack_pairs(fields["variables"] or b"")
+    fields["kept"] = parse_device_numbers(fields["kept"] or "")
+    return ReadyJob(**fields)
 
 
 def resolve(
