@@ -168,7 +168,7 @@ class StoredJob(Job):
     """As in `stoker show --json`, with more fields."""
 
     note: str
-    note_revision: Annotated[int, "the number of changes; `base` of the next one"]
+    note_revision: Annotated[int, "the number of changes"]
     note_changed_at: str | None
     previous_note: Annotated[str, "the note before the last edit"]
     output_dir: Annotated[str, "$STOKER_OUTPUT_DIR; it may not exist"]
