@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
@@ -35,6 +37,16 @@ exit $code
 """
 
 
+# What an attempt claims changes within seconds, faster than a busy machine reads it.
+CLAIM_HISTORY = """
+CREATE TABLE IF NOT EXISTS claim_history(job INTEGER, claim INTEGER);
+CREATE TRIGGER IF NOT EXISTS first_claim AFTER INSERT ON attempts
+BEGIN INSERT INTO claim_history VALUES (NEW.job, NEW.claim); END;
+CREATE TRIGGER IF NOT EXISTS later_claim AFTER UPDATE OF claim ON attempts
+BEGIN INSERT INTO claim_history VALUES (NEW.job, NEW.claim); END;
+"""
+
+
 class Trainings:
     """Jobs in one queue whose memory the test controls; those with the same script are alike."""
 
@@ -48,9 +60,11 @@ class Trainings:
 
     def submit(self, count: int, *options: str, script: str = "train.sh") -> list[int]:
         numbers = range(len(self.jobs), len(self.jobs) + count)
-        self.jobs += [
-            self.lab.submit("-M", "auto", *options, "sh", script, str(n)) for n in numbers
-        ]
+        for number in numbers:
+            self.jobs.append(self.lab.submit("-M", "auto", *options, "sh", script, str(number)))
+            if not number:  # no job uses its GPU before the test tells it to
+                with closing(sqlite3.connect(self.lab.state_dir / "queue.db")) as connection:
+                    connection.executescript(CLAIM_HISTORY)
         return list(numbers)
 
     def use(self, number: int, size: int, utilization: int | None = None) -> None:
@@ -84,6 +98,13 @@ class Trainings:
 
     def claims(self) -> list[int | None]:
         return [self.lab.job(job)["claim_bytes"] for job in self.jobs]
+
+    def wait_for_claims(self, *claims: int | None) -> None:
+        """Wait until each job has had this claim, for however short a time; None: any claim."""
+        expected = {(job, claim) for job, claim in zip(self.jobs, claims, strict=True) if claim}
+        self.wait_for(
+            lambda: expected <= set(self.lab.rows("SELECT job, claim FROM claim_history"))
+        )
 
     def events(self, number: int) -> list[str]:
         return [event["kind"] for event in self.lab.job(self.jobs[number])["events"]]
@@ -139,7 +160,7 @@ def test_followers_are_paused_until_the_leader_is_measured(trainings: Trainings)
     assert "paused" in trainings.lab.ok("why", str(trainings.jobs[follower]))
     _compute(trainings)
     trainings.wait_for(lambda: not trainings.is_paused(follower))
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB, 16 * GIB])
+    trainings.wait_for_claims(16 * GIB, 16 * GIB)
     assert trainings.events(follower) == ["paused", "continued"]
     trainings.end(leader, follower)
     assert trainings.lab.wait(*trainings.jobs) == 0
@@ -155,7 +176,7 @@ def test_several_jobs_of_an_unknown_profile_start_at_once_on_one_gpu(trainings: 
     for number in numbers:
         trainings.use(number, GIB)
     # Twice 1 GiB for each: the last one starts too as soon as the first is measured.
-    trainings.wait_for(lambda: trainings.claims() == [2 * GIB] * 9)
+    trainings.wait_for_claims(*[2 * GIB] * 9)
     trainings.end(*numbers)
     assert trainings.lab.wait(*trainings.jobs) == 0
 
@@ -179,13 +200,13 @@ def test_job_of_another_kind_is_measured_beside_one_whose_memory_is_known(
 ) -> None:
     (first,) = trainings.submit(1)
     trainings.use(first, 8 * GIB, 50)
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB])
+    trainings.wait_for_claims(16 * GIB)
     (second,) = trainings.submit(1, script="tune.sh")
     trainings.wait_for(lambda: trainings.states() == ["running", "running"])
     trainings.use(second, GIB, 0)  # it loads data, while the other job computes
     trainings.wait_for_use(9 * GIB)
     trainings.use(second, 4 * GIB, 50)
-    trainings.wait_for(lambda: trainings.claims()[1] == 8 * GIB)
+    trainings.wait_for_claims(16 * GIB, 8 * GIB)
     trainings.end(first, second)
     assert trainings.lab.wait(*trainings.jobs) == 0
 
@@ -203,9 +224,10 @@ def test_jobs_of_another_kind_start_with_a_leader_and_are_measured_after_it(
     trainings.wait_for(lambda: trainings.is_paused(second))
     trainings.use(first, 9 * GIB, 50)
     trainings.wait_for(lambda: not trainings.is_paused(second))
-    trainings.wait_for(lambda: trainings.claims() == [18 * GIB, None])
+    trainings.wait_for_claims(18 * GIB, None)
+    assert trainings.claims()[1] is None
     trainings.use(second, 4 * GIB, 50)
-    trainings.wait_for(lambda: trainings.claims() == [18 * GIB, 8 * GIB])
+    trainings.wait_for_claims(18 * GIB, 8 * GIB)
     trainings.end(first, second)
     assert trainings.lab.wait(*trainings.jobs) == 0
 
@@ -214,7 +236,7 @@ def test_claims_shrink_to_the_final_estimate(trainings: Trainings) -> None:
     first, second = trainings.submit(2)
     trainings.use(first, 8 * GIB)
     trainings.use(second, 4 * GIB)
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB] * 2)
+    trainings.wait_for_claims(16 * GIB, 16 * GIB)
     trainings.wait_for(lambda: trainings.claims() == [budget(8 * GIB)] * 2)
     trainings.submit(1)
     trainings.wait_for(lambda: trainings.claims() == [budget(8 * GIB)] * 3)
@@ -259,7 +281,7 @@ def test_follower_leads_when_the_leader_fails(trainings: Trainings) -> None:
     trainings.wait_for(lambda: trainings.states() == ["failed", "running"])
     trainings.wait_for(lambda: not trainings.is_paused(follower))
     _compute(trainings)
-    trainings.wait_for(lambda: trainings.claims()[1] == 2 * GIB)
+    trainings.wait_for_claims(None, 2 * GIB)
     trainings.end(follower)
     assert trainings.lab.wait(trainings.jobs[1]) == 0
 
@@ -267,7 +289,7 @@ def test_follower_leads_when_the_leader_fails(trainings: Trainings) -> None:
 def test_claim_of_a_growing_job_follows_its_use(trainings: Trainings) -> None:
     (leader,) = trainings.submit(1)
     trainings.use(leader, 8 * GIB)
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB])
+    trainings.wait_for_claims(16 * GIB)
     trainings.use(leader, 40 * GIB)
     trainings.wait_for(lambda: trainings.claims() == [40 * GIB])
     # Another job of the profile needs twice that, which the GPU does not have.
@@ -287,7 +309,7 @@ def test_youngest_job_returns_to_the_queue_before_the_memory_runs_out(
     first, second = trainings.submit(2)
     trainings.use(first, 8 * GIB)
     trainings.use(second, 8 * GIB)
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB] * 2)
+    trainings.wait_for_claims(16 * GIB, 16 * GIB)
     trainings.use(first, 38 * GIB)
     trainings.use(second, 39 * GIB)
     trainings.wait_for(lambda: trainings.states() == ["running", "queued"])
@@ -326,7 +348,7 @@ def test_job_out_of_memory_beside_others_of_its_kind_runs_again_alone(
     first, second = trainings.submit(2)
     trainings.use(first, 8 * GIB)
     trainings.use(second, 8 * GIB)
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB] * 2)
+    trainings.wait_for_claims(16 * GIB, 16 * GIB)
     trainings.end(second, code=1)
     trainings.wait_for(lambda: trainings.states() == ["running", "queued"])
     assert trainings.lab.job(trainings.jobs[1])["exclusive"]
@@ -427,10 +449,10 @@ def test_other_user_gets_what_a_measured_job_does_not_need(
     other.wait_until(lambda: "leased" in other.why(part))
     trainings.use(first, 8 * GIB)
     trainings.use(second, 8 * GIB)
-    trainings.wait_for(lambda: trainings.claims() == [16 * GIB] * 2)
+    trainings.wait_for_claims(16 * GIB, 16 * GIB)
     other.wait_until(lambda: other.state(part) == "running")
-    # 80 GiB less 32 and 40: a third training of 16 GiB does not fit.
-    trainings.submit(1)
+    # At most 80 GiB less 18 and 40 are free; a training of another kind waits for half of the GPU.
+    trainings.submit(1, script="tune.sh")
     one_gpu.wait_for_sample()
     assert trainings.states() == ["running", "running", "queued"]
     other.ok("cancel", str(part))

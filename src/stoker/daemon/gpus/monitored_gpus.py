@@ -485,14 +485,23 @@ class MonitoredGpus(ChangingGpus):
         return claims
 
     def _left_for(self, device: Device, slot: int) -> int:
-        """The part of a slot that other leases leave for a job that is being measured."""
+        """The part of a slot that other leases leave for a job that is being measured.
+
+        If they leave too little, it is the least with which the job starts: a lease on more would
+        also wait for our own jobs on the device.
+        """
         try:
             held = holders([(device.uuid, device.pci, device.slice_of is not None)])
         except Error:
             return slot  # taking the lease will fail, too
-        taken = sum(capacity(device) if one.amount is None else one.amount for one in held)
+        if not held or any(one.amount is None for one in held):
+            return slot
+        waited = self._waited_lease[0] if self._waited_lease is not None else []
+        taken = sum(one.amount or 0 for one in held) - sum(
+            one.amount or 0 for one in waited if one.uuid == device.uuid
+        )
         left = min(slot, capacity(device) - taken - self._unleased(device))
-        return left if held and left >= slot * LEAST_PART else slot
+        return max(left, int(slot * LEAST_PART))
 
     def _unleased(self, device: Device) -> int:
         """The memory of other processes without a lease."""
