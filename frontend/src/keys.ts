@@ -12,7 +12,7 @@ const PLACES: Record<string, string> = {
   n: '#/submit',
 };
 const screens: Keys[] = [];
-let afterG = 0;
+let isAfterG = false;
 
 export function isTyping(target: EventTarget | null): boolean {
   return (
@@ -22,6 +22,7 @@ export function isTyping(target: EventTarget | null): boolean {
 }
 
 export function listen(globalKeys: Keys): void {
+  addEventListener('pointerdown', () => (isAfterG = false));
   addEventListener('keydown', (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
     if (document.querySelector('dialog[open]')) return;
@@ -36,13 +37,14 @@ export function listen(globalKeys: Keys): void {
     )
       return;
     const place = PLACES[event.key];
-    if (afterG > Date.now() && place) {
-      afterG = 0;
+    // Without a time limit, because `h` and `s` alone change the job that has the focus.
+    if (isAfterG && place) {
+      isAfterG = false;
       go(place);
       event.preventDefault();
       return;
     }
-    afterG = event.key === 'g' ? Date.now() + 1200 : 0;
+    isAfterG = event.key === 'g';
     const run =
       [...screens].reverse().find((keys) => keys[event.key])?.[event.key] ?? globalKeys[event.key];
     if (run) {

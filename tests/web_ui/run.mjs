@@ -17,7 +17,13 @@ const contexts = [];
 async function newContext(options = {}) {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
   context.setDefaultTimeout(WAIT);
-  context.on('weberror', (error) => problems.push(`error: ${error.error().stack}`));
+  await context.addInitScript(keepMessages);
+  context.on('weberror', (error) => {
+    // Firefox also reports errors in its own services here, such as `Network request failed` of one that
+    // cannot reach Mozilla.
+    if (!/^(resource|chrome):/.test(error.location().url))
+      problems.push(`error: ${error.error().stack}`);
+  });
   context.on('console', (message) => {
     if (message.type() === 'error' && !/Failed to load resource|ERR_|net::/.test(message.text()))
       problems.push(`console: ${message.text()}`);
@@ -28,6 +34,13 @@ async function newContext(options = {}) {
   });
   contexts.push(context);
   return context;
+}
+
+/** Messages vanish after some time; on a busy machine, that would be before a scenario looks for them. */
+function keepMessages() {
+  const sheet = new CSSStyleSheet();
+  sheet.replaceSync('.toast { animation-play-state: paused !important }');
+  document.adoptedStyleSheets.push(sheet);
 }
 
 async function until(check, what = check.toString()) {

@@ -25,30 +25,26 @@ let focusedBefore: HTMLElement | null = null;
 
 const dismiss = (id: number) => (toasts.value = toasts.value.filter((one) => one.id !== id));
 
-function show(toast: Omit<Toast, 'id'>, milliseconds: number): void {
+function show(toast: Omit<Toast, 'id'>): void {
   const id = ++last;
   const others = toasts.value.filter((one) => !toast.about || one.about !== toast.about);
   toasts.value = [...others.slice(-2), { ...toast, id }];
-  setTimeout(() => dismiss(id), milliseconds);
 }
 
 export const notify = (text: string, about = '', ...steps: Step[]) =>
-  show({ text, isError: false, about, steps }, steps.length ? 12_000 : 5000);
+  show({ text, isError: false, about, steps });
 
 export const undo = (run: () => void): Step => ({ label: 'Undo', run });
 
 export function showError(error: unknown): void {
   if (isInBanner(error)) return;
   const text = error instanceof Error ? error.message : String(error);
-  show(
-    {
-      text: withFieldLabels(text),
-      hint: error instanceof ApiError ? withFieldLabels(error.hint) : '',
-      isError: true,
-      steps: [],
-    },
-    12_000,
-  );
+  show({
+    text: withFieldLabels(text),
+    hint: error instanceof ApiError ? withFieldLabels(error.hint) : '',
+    isError: true,
+    steps: [],
+  });
 }
 
 /** Run the newest undo action that is still shown (key u). */
@@ -89,8 +85,9 @@ export function Toasts() {
       {toasts.value.map((one) => (
         <div
           key={one.id}
-          class={one.isError ? 'toast bad' : 'toast'}
+          class={`toast${one.isError ? ' bad' : ''}${one.isError || one.steps.length ? ' slow' : ''}`}
           role={one.isError ? 'alert' : undefined}
+          onAnimationEnd={(event) => event.animationName === 'expire' && dismiss(one.id)}
         >
           <span class="grow">
             {one.text}

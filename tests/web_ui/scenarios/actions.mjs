@@ -70,6 +70,19 @@ export default async ({ fake, page, open, until, assert }) => {
   await page.keyboard.press('u');
   await until(() => fake.jobs.get(again).state === 'cancelled');
 
+  // A message vanishes after some time, but not while the pointer is on it.
+  const toast = page.locator('.toast:has-text("cancelled")');
+  const keepMessages = (yes) =>
+    page.evaluate((yes) => (document.adoptedStyleSheets[0].disabled = !yes), yes); // see run.mjs
+  const playState = () => toast.evaluate((node) => getComputedStyle(node).animationPlayState);
+  await toast.hover();
+  await keepMessages(false);
+  assert.equal(await playState(), 'paused');
+  await page.mouse.move(0, 0);
+  await toast.evaluate((node) => node.getAnimations().forEach((one) => one.finish()));
+  await toast.waitFor({ state: 'detached' });
+  await keepMessages(true);
+
   // GPUs and the daemon.
   await open('/gpus');
   await page.waitForSelector('.gpu-row:nth-of-type(1) .gpu-history >> text=reserved for job 25');
