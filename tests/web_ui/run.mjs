@@ -12,6 +12,7 @@ const fake = link ? null : await new Fake(scenario.jobs ?? 30).listen();
 const browser = await launch();
 const problems = [];
 const contexts = [];
+const requests = new Set(); // those without an answer
 
 /** A separate browser context with its own cookies, storage and locks. Errors in it fail the test. */
 async function newContext(options = {}) {
@@ -28,6 +29,9 @@ async function newContext(options = {}) {
     if (message.type() === 'error' && !/Failed to load resource|ERR_|net::/.test(message.text()))
       problems.push(`console: ${message.text()}`);
   });
+  context.on('request', (one) => !one.url().endsWith('/api/events') && requests.add(one));
+  for (const end of ['requestfinished', 'requestfailed'])
+    context.on(end, (one) => requests.delete(one));
   context.on('dialog', (dialog) => {
     problems.push(`dialog: ${dialog.message()}`);
     void dialog.dismiss();
@@ -53,6 +57,26 @@ async function until(check, what = check.toString()) {
   }
 }
 
+/** Wait until a page has shown what it knows, and waits for no answer. */
+async function settled(page) {
+  const frame = () =>
+    page.evaluate(
+      () =>
+        new Promise((go) =>
+          requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(go))),
+        ),
+    );
+  const isBusy = async () =>
+    [...requests].some((one) => one.frame().page() === page) ||
+    (await page.locator('.loading, [aria-busy=true]').count()) > 0;
+  let quiet = 0;
+  await until(async () => {
+    await frame();
+    quiet = (await isBusy()) ? 0 : quiet + 1;
+    return quiet === 2;
+  }, 'a screen that is complete');
+}
+
 let failure = null;
 try {
   const context = await newContext(scenario.options);
@@ -72,6 +96,7 @@ try {
     page,
     open,
     until,
+    settled,
     assert,
     link: link ?? fake.link,
   });

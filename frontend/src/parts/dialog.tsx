@@ -62,6 +62,7 @@ export function DialogHost() {
     dialog.current?.close();
   };
   const onClose = () => {
+    if (dialog.current?.open) return; // this event is about an earlier question
     if (open.value === now) open.value = null;
     now.done(answer.current);
   };

@@ -98,7 +98,7 @@ function smallTargets() {
     .map(([node, box]) => `${box.width}x${box.height} ${node.outerHTML.slice(0, 100)}`);
 }
 
-export default async ({ fake, newContext, assert }) => {
+export default async ({ fake, newContext, settled, assert }) => {
   fake.backends = [backend('lab'), backend('far', { problem: 'cannot reach the head node' })];
   const far = { on: 'lab', node: 'n1', node_gpus: '0,1' };
   fake.change(15, far);
@@ -113,7 +113,7 @@ export default async ({ fake, newContext, assert }) => {
       await page.waitForSelector('.gpu');
       for (const path of PATHS) {
         await page.evaluate((hash) => (location.hash = hash), `#${path}`);
-        await page.waitForTimeout(250);
+        await settled(page);
         const where = `${path} ${colorScheme} ${width}`;
         assert.deepEqual(await page.evaluate(contrastProblems), [], `contrast of ${where}`);
         assert.deepEqual(await page.evaluate(namelessControls), [], `controls of ${where}`);

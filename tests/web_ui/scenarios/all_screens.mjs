@@ -10,6 +10,11 @@ export default async ({ fake, newContext, page, open, until, assert }) => {
     for (const key of keys) await page.keyboard.press(key);
   };
   const heading = (name) => page.waitForSelector(`h1:has-text("${name}")`);
+  const dialog = page.locator('dialog[open]');
+  const closeDialog = async () => {
+    await press('Escape');
+    await dialog.waitFor({ state: 'detached' });
+  };
 
   // Running jobs: progress, newest metric, likely end, GPU memory against its request, warnings.
   const run = (id) => page.locator(`tr[data-id="${id}"]`);
@@ -28,9 +33,8 @@ export default async ({ fake, newContext, page, open, until, assert }) => {
   assert.match(await run(25).innerText(), /behind 3 jobs · GPU 5 reserved for 22/);
   await run(26).focus();
   await press('w');
-  const dialog = page.locator('dialog[open]');
   await dialog.getByText('must succeed first').waitFor();
-  await press('Escape');
+  await closeDialog();
   await run(25).focus();
   await press('w');
   await dialog.getByText('GPU 5 is kept for job 22').waitFor();
@@ -77,7 +81,8 @@ export default async ({ fake, newContext, page, open, until, assert }) => {
   await page.evaluate(() => document.activeElement.blur());
   await press('g', 'o', '?');
   await dialog.getByText('why a job waits, and what would start it').waitFor();
-  await press('Escape', 't');
+  await closeDialog();
+  await press('t');
 
   // Empty screens say what to type.
   const empty = await new Fake(0).listen();

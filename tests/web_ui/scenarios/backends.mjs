@@ -29,7 +29,6 @@ export default async ({ fake, page, open, until, assert }) => {
   const why = 'it is in the queue of Slurm as job 12: Resources';
   const id = fake.add({ on: 'lab', gpus: 2, why: 'it is about to be submitted', name: 'far' });
   const row = (table) => page.getByRole('table', { name: table }).locator(`[data-id="${id}"]`);
-  await page.click('text=/Show the next/').catch(() => undefined);
   await row('Queue').waitFor();
   fake.change(id, { state: 'submitted', why, attempts: 1 });
   await until(async () => /lab \(2\)[\s\S]*Resources/.test(await row('Queue').innerText()));

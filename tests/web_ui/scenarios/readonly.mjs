@@ -11,7 +11,7 @@ export default async ({ fake, page, assert }) => {
   assert.equal(await page.locator('.bulk').count(), 0);
   await page.waitForSelector('.status >> text=read-only');
   await page.evaluate(() => (location.hash = '#/jobs/15'));
-  await page.waitForSelector('h1');
+  await page.waitForSelector('.actions');
   assert.deepEqual(await page.locator('.actions .button').allInnerTexts(), ['Compare']);
   await page.keyboard.press('?');
   const keys = await page.locator('dialog').innerText();

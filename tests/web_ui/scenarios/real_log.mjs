@@ -55,11 +55,10 @@ export default async ({ page, open, until, assert }) => {
   await log.evaluate((node) => (node.scrollTop = 0));
   await until(async () => /bytes /.test(await page.locator('.log-foot').innerText()));
   await until(async () => (await log.evaluate((node) => node.scrollTop)) > 0);
-  for (let n = 0; n < 12; n++) {
+  await until(async () => {
     await log.evaluate((node) => (node.scrollTop = 0));
-    await page.waitForTimeout(150);
-  }
-  await until(async () => (await text()).startsWith('started\nline 0 '), 'the first line');
+    return (await text()).startsWith('started\nline 0 ');
+  }, 'the first line');
   const first = (await text())
     .split('\n')
     .slice(1)

@@ -11,7 +11,7 @@ const EVIL = [
   '<style>*{display:none}</style>',
 ];
 
-export default async ({ fake, page, open, until, assert }) => {
+export default async ({ fake, page, open, until, assert, settled }) => {
   EVIL.forEach((text, i) =>
     fake.change(21 + i, {
       name: text,
@@ -44,7 +44,7 @@ export default async ({ fake, page, open, until, assert }) => {
   fake.gpus[6].other_processes[0].user = EVIL[0];
   await open();
   const checkInert = async (what) => {
-    await page.waitForTimeout(250);
+    await settled(page);
     const state = await page.evaluate(() => ({
       pwned: window.pwned,
       bad: document.querySelectorAll(
