@@ -125,7 +125,10 @@ def test_trials_of_a_sweep_share_one_state(lab: Lab, repo: GitRepository) -> Non
 
 def test_attempt_records_host_and_python_of_the_job(lab: Lab) -> None:
     python = os.path.realpath(sys.executable)
-    job = lab.submit(python, "-c", "import time; time.sleep(0.3)")
+    waits = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.02)"
+    job = lab.submit(python, "-c", waits)
+    lab.wait_until(lambda: lab.state(job) == "running")
+    (lab.folder / "go").touch()
     assert lab.wait(job) == 0
     attempt = json.loads(lab.ok("show", str(job), "--json"))["jobs"][0]["history"][0]
     machine = attempt["machine"]

@@ -52,7 +52,7 @@ def test_progress_bar_is_redrawn_in_place_on_a_terminal(lab: Lab) -> None:
     wait_until(lambda: output.has(b" 10%|#   |\r\x1b[J 50%|##  |"))
     second.open()
     wait_until(lambda: output.has(b" 50%|##  |\r\x1b[J100%|####|\r\n"))
-    assert follow.wait(60) == 0
+    assert follow.wait() == 0
     os.close(ours)
 
 
@@ -70,7 +70,7 @@ def test_long_progress_bar_is_cut_to_the_width_of_the_terminal(lab: Lab) -> None
     assert b"0" * 40 not in output.data
     gate.open()
     wait_until(lambda: output.has(b"0" * 199 + b"7\r\n"))
-    assert follow.wait(60) == 0
+    assert follow.wait() == 0
     os.close(ours)
 
 
@@ -97,7 +97,7 @@ def test_growing_line_is_printed_in_a_pipe_immediately(lab: Lab) -> None:
     gate.open()
     wait_until(lambda: output.has(b"end\n"))
     assert output.data == b"loading ... done\nend\n"
-    assert follow.wait(60) == 0
+    assert follow.wait() == 0
     for stream in (follow.stdout, follow.stderr):
         assert stream is not None
         stream.close()

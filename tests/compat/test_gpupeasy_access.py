@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.gpupeasy_lab import PeasyLab, send_request, stop
-from tests.lab import wait_until
+from tests.lab import HANG_SECONDS, wait_until
 from tests.other_user import as_other_user, become_other, need_ipv6, other_user_listens
 
 
@@ -301,7 +301,7 @@ def test_reset_request_of_another_user_is_not_attributed_to_the_owner(lab: Peasy
     try:
         assert as_other_user(send_and_reset) == b"sent"
         ours = socket.socket()
-        ours.settimeout(30)
+        ours.settimeout(HANG_SECONDS)
         ours.bind(("127.0.0.1", source))
         ours.connect(("127.0.0.1", lab.port))
     finally:

@@ -79,7 +79,7 @@ class Run:
         out, err = process.stdout.read(), process.stderr.read()
         process.stdout.close()
         process.stderr.close()
-        return process.wait(60), out, err
+        return process.wait(), out, err
 
 
 def announced(command: str, device: str) -> str:
@@ -503,7 +503,7 @@ def busy(lab: CompatLab) -> Iterator[BusyRun]:
     busy = BusyRun(lab)
     yield busy
     busy.run.process.kill()
-    busy.run.process.wait(60)
+    busy.run.process.wait()
     for pipe in (busy.run.process.stdin, busy.run.process.stdout, busy.run.process.stderr):
         if pipe is not None:
             pipe.close()
@@ -648,7 +648,7 @@ def test_closed_terminal_ends_the_commands_and_exits_with_130(lab: CompatLab) ->
     os.write(ours, f"{gate.wait}\necho second\n".encode())
     pids = gate.wait_for()
     os.close(ours)
-    assert run.wait(60) == 130
+    assert run.wait() == 130
     wait_until(lambda: not any(map(is_alive, pids)))
 
 

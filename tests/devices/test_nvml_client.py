@@ -17,7 +17,7 @@ from stoker.core.gpus.sample import Sample
 from stoker.devices.nvml_client import NvmlClient, sample_once
 from stoker.devices.nvml_process import IDLE_SECONDS
 from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml
-from tests.lab import wait_until
+from tests.lab import HANG_SECONDS, wait_until
 
 H100 = "NVIDIA H100 80GB HBM3"
 
@@ -48,7 +48,7 @@ def is_gone(pid: int) -> bool:
 
 def next_sample(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
     """Wait like the daemon until a sample meets the condition, and return it."""
-    end = time.monotonic() + 30
+    end = time.monotonic() + HANG_SECONDS
     with select.epoll() as poll:
         poll.register(watch.fileno(), select.EPOLLIN)
         while True:

@@ -27,6 +27,7 @@ from tests.fake_nvml import (
     UNKNOWN,
     FakeNvml,
 )
+from tests.lab import HANG_SECONDS
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
 _NVML_PROCESS = [sys.executable, "-m", "stoker.devices.nvml_process"]
@@ -50,7 +51,9 @@ class Running:
         self._requests.write(request)
 
     def next_sample(self) -> Sample:
-        assert select.select([self._answers], [], [], 30)[0], "the NVML process sent nothing"
+        assert select.select([self._answers], [], [], HANG_SECONDS)[0], (
+            "the NVML process sent nothing"
+        )
         return decode(self._answers.readline())
 
     def now(self) -> Sample:
@@ -62,7 +65,7 @@ class Running:
 
     def until(self, condition: Callable[[Sample], object]) -> Sample:
         """Request samples until one meets the condition, and return it."""
-        end = time.monotonic() + 30
+        end = time.monotonic() + HANG_SECONDS
         while not condition(sample := self.now()):
             assert time.monotonic() < end, sample
         return sample

@@ -134,7 +134,7 @@ class SimulatedHost:
         self._unshare.kill()
         self._unshare.wait()
         for program in self._programs:
-            program.wait(30)
+            program.wait()
         wait_until(lambda: not self.processes(), what=f"end of {self.processes()}")
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
+from stoker.devices.nvml_process import ACTIVE_SECONDS
 from tests.fake_nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, FakeNvml
 from tests.gpus.host import GpuHost, GpuLab
 
@@ -136,10 +138,11 @@ def test_job_whose_gpu_is_removed_does_not_keep_the_daemon_busy(
     gate.open()
     assert gpu_lab.wait(job) == 0
     host.wait_for_sample()
-    calls = host.fake.calls("nvmlEventSetWait_v2")
+    calls, began = host.fake.calls("nvmlEventSetWait_v2"), time.monotonic()
     other = gpu_lab.submit("--gpus", "0", "sleep 0.5")
     assert gpu_lab.wait(other) == 0
-    assert host.fake.calls("nvmlEventSetWait_v2") - calls <= 3
+    calls = host.fake.calls("nvmlEventSetWait_v2") - calls
+    assert calls <= (time.monotonic() - began) / ACTIVE_SECONDS + 2
 
 
 def test_doctor_reports_the_driver_problem(host: GpuHost, gpu_lab: GpuLab) -> None:

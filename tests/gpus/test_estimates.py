@@ -18,6 +18,19 @@ def _script(lab: GpuLab, size: int = 8 * GIB) -> Path:
     return path
 
 
+def _waiting_script(lab: GpuLab) -> Path:
+    """The same, but the program uses its GPU, and so is measured, only after `_allow_use`."""
+    path = _script(lab)
+    path.write_text(f"until [ -e use ]; do sleep 0.02; done\n{path.read_text()}")
+    return path
+
+
+def _allow_use(lab: GpuLab, host: GpuHost) -> None:
+    (lab.folder / "use").touch()
+    lab.wait_until(lambda: lab.gpu(0)["memory_used_bytes"] >= 8 * GIB)
+    host.wait_for_sample()
+
+
 def _submit(lab: GpuLab, script: Path, number: int, *options: str) -> int:
     return lab.submit(*options, "sh", str(script), str(number))
 
@@ -47,7 +60,7 @@ def test_show_says_how_many_such_jobs_fit_on_one_gpu_after_a_run(
 def test_automatic_memory_is_a_whole_gpu_first_and_the_estimate_later(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
-    script = _script(gpu_lab)
+    script = _waiting_script(gpu_lab)
     first = _submit(gpu_lab, script, 9, "-M", "auto", "--gpu-ids", "0")
     gpu_lab.wait_until(lambda: gpu_lab.state(first) == "running")
     host.wait_for_sample()
@@ -55,6 +68,7 @@ def test_automatic_memory_is_a_whole_gpu_first_and_the_estimate_later(
     other = gpu_lab.submit("-M", "1G", "--gpu-ids", "0", "true")
     assert gpu_lab.wait(gpu_lab.submit("--gpus", "0", "true")) == 0
     assert gpu_lab.state(other) == "queued"
+    _allow_use(gpu_lab, host)
     _end(gpu_lab, 9)
     assert gpu_lab.wait(first, other) == 0
     jobs = [_submit(gpu_lab, script, n, "-M", "auto", "--gpu-ids", "0") for n in range(3)]
@@ -69,7 +83,7 @@ def test_automatic_memory_is_a_whole_gpu_first_and_the_estimate_later(
 def test_waiting_jobs_with_automatic_memory_use_the_estimate_of_the_first_job(
     host: GpuHost, gpu_lab: GpuLab
 ) -> None:
-    script = _script(gpu_lab)
+    script = _waiting_script(gpu_lab)
     first = _submit(gpu_lab, script, 0, "-M", "auto", "--gpu-ids", "0")
     gpu_lab.wait_until(lambda: gpu_lab.state(first) == "running")
     host.wait_for_sample()
@@ -79,6 +93,7 @@ def test_waiting_jobs_with_automatic_memory_use_the_estimate_of_the_first_job(
     ]
     gpu_lab.wait_until(lambda: [gpu_lab.state(job) for job in jobs] == ["running"] * 4)
     assert [gpu_lab.job(job)["claim_bytes"] for job in jobs] == [None] * 4
+    _allow_use(gpu_lab, host)
     _end(gpu_lab, 0)
     gpu_lab.wait_until(
         lambda: [gpu_lab.job(job)["claim_bytes"] for job in jobs[1:]] == [ESTIMATE] * 3

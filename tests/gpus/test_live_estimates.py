@@ -157,7 +157,7 @@ def test_followers_are_paused_until_the_leader_is_measured(trainings: Trainings)
     leader, follower = _paused(trainings)
     assert not trainings.is_paused(leader)
     assert trainings.claims() == [None, None]
-    assert "paused" in trainings.lab.ok("why", str(trainings.jobs[follower]))
+    trainings.wait_for(lambda: "paused" in trainings.lab.ok("why", str(trainings.jobs[follower])))
     _compute(trainings)
     trainings.wait_for(lambda: not trainings.is_paused(follower))
     trainings.wait_for_claims(16 * GIB, 16 * GIB)

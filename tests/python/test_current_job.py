@@ -213,14 +213,14 @@ def test_warning_signal_requests_a_stop() -> None:
 def test_warned_function_saves_and_resumes(here: Lab) -> None:
     """As in docs/python.md: only should_stop() and requeue()."""
     made = job(job_functions.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).submit()
-    assert made.result(60) == 2
+    assert made.result() == 2
 
 
 def test_warned_trial_saves_and_resumes(here: Lab) -> None:
     swept = job(job_functions.save_when_warned, time_limit=60, signal="USR1@59", gpus=0).sweep(
         {"x": [1]}
     )
-    assert swept.wait(60)
+    assert swept.wait()
     assert [one.result() for one in swept.jobs()] == [2]
 
 

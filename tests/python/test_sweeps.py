@@ -17,7 +17,7 @@ def test_sweep_of_a_command_has_one_row_per_trial(here: Lab) -> None:
     swept = stoker.sweep(
         "echo stoker: loss={lr}", {"lr": [0.5, 0.25]}, name="mine", metric="loss", gpus=0
     )
-    assert swept.wait(30)
+    assert swept.wait()
     assert [(row["trial"], row["lr"], row["loss"]) for row in swept.results()] == [
         (1, 0.5, 0.5), (2, 0.25, 0.25),
     ]  # fmt: skip
@@ -32,17 +32,17 @@ def test_sweep_of_a_command_has_one_row_per_trial(here: Lab) -> None:
 
 def test_function_trial_takes_parameters_and_returns_the_metric(here: Lab) -> None:
     swept = job_functions.score.sweep({"x": [1, 2, 3], "y": 10}, metric="value:min", name="fn")
-    assert swept.wait(60)
+    assert swept.wait()
     assert [row["value"] for row in swept.results()] == [11, 12, 13]
     assert [one.result() for one in swept.jobs()] == [11, 12, 13]
 
 
 def test_repeated_function_sweep_runs_only_new_points(here: Lab) -> None:
     first = job_functions.score.sweep({"x": [1, 2], "y": 0})
-    assert first.wait(60)
+    assert first.wait()
     again = job_functions.score.sweep({"x": [1, 2, 3], "y": 0})
     assert again.name == first.name
-    assert again.wait(60)
+    assert again.wait()
     assert again.counts == {"done": 3}
     assert len(Queue().jobs("all")) == 3
 
@@ -58,19 +58,19 @@ def test_function_sweep_is_shown_by_its_name(here: Lab) -> None:
 
 def test_returned_dict_becomes_columns(here: Lab) -> None:
     swept = stoker.sweep(job(job_functions.report, gpus=0), {"x": "range(2)"})
-    assert swept.wait(60)
+    assert swept.wait()
     rows = swept.results()
     assert [(row["square"], row["note"]) for row in rows] == [(0, "of 0"), (1, "of 1")]
 
 
 def test_logged_metric_overrides_the_returned_value(here: Lab) -> None:
     swept = job_functions.log_and_return.sweep({"x": [1, 2]}, metric="loss")
-    assert swept.wait(60)
+    assert swept.wait()
     assert [(row["loss"], row["other"]) for row in swept.results()] == [(0.1, "x"), (0.2, "x")]
     numbers = job_functions.log_and_return.sweep(
         {"x": [1], "as_number": True}, metric="loss", name="n"
     )
-    assert numbers.wait(60)
+    assert numbers.wait()
     assert [row["loss"] for row in numbers.results()] == [0.1]
 
 
@@ -81,7 +81,7 @@ def test_gpu_task_scheduler_configuration_is_a_union_of_grids(here: Lab) -> None
         "test_config": [{"x": [1, 2]}, {"x": [7]}],
     }
     swept = job_functions.score.sweep(config)
-    assert swept.wait(60)
+    assert swept.wait()
     assert [row["result"] for row in swept.results()] == [6, 7, 12]
 
 
@@ -92,14 +92,14 @@ def test_list_of_mappings_is_a_union_of_grids(here: Lab) -> None:
 
 def test_results_convert_to_pandas_and_polars(here: Lab) -> None:
     swept = stoker.sweep("echo stoker: v={x}", {"x": [1, 2]}, gpus=0)
-    assert swept.wait(30)
+    assert swept.wait()
     assert list(swept.to_pandas()["v"]) == [1, 2]
     assert swept.to_polars()["x"].to_list() == [1, 2]
 
 
 def test_curve_has_every_step(here: Lab) -> None:
     swept = stoker.sweep(job_functions.train, {"lr": [0.1]}, metric="loss")
-    assert swept.wait(60)
+    assert swept.wait()
     assert swept.curve(1, "loss") == [(0, 1.0), (1, 0.5), (2, 0.25)]
     with pytest.raises(UsageError, match="no trial 9"):
         swept.curve(9, "loss")
@@ -114,7 +114,7 @@ def test_search_beats_random_sampling_with_equal_trials(here: Lab) -> None:
             job_functions.bowl, space, method=method, trials=40, seed=1, metric="loss", name=method,
             max_parallel=1,
         )  # fmt: skip
-        assert swept.wait(150)
+        assert swept.wait()
         assert swept.counts == {"done": 40}
         row = swept.best()
         assert row is not None
@@ -131,7 +131,7 @@ def test_search_continues_after_crashes_of_driver_daemon_and_runner(here: Lab) -
         here.wait_until(lambda enough=enough: swept.counts.get("done", 0) >= enough)  # type: ignore[misc]
         here.kill_helper("sweep_driver")
         here.kill_daemon()
-    assert swept.wait(100)
+    assert swept.wait()
     counts = swept.counts
     assert sum(counts.values()) == 12
     assert counts.get("done", 0) == 12
@@ -144,7 +144,7 @@ def test_bad_trial_is_stopped_early(here: Lab) -> None:
         job_functions.patient, {"offset": [0, 0.1, 0.2, 100]}, metric="loss", max_parallel=1,
         early_stop={"kind": "median", "min_trials": 2, "after_step": 1}, gpus=0,
     )  # fmt: skip
-    assert swept.wait(100)
+    assert swept.wait()
     steps = {row["offset"]: row["steps"] for row in swept.results()}
     assert steps[0] == 5
     assert steps[100] == "stopped"
@@ -190,5 +190,5 @@ def test_search_without_optuna_names_the_missing_package(
     swept = stoker.sweep(
         "echo {x}", {"x": "interval(0, 1)"}, method="tpe", trials=3, metric="v:min", gpus=0
     )
-    assert swept.wait(60)
+    assert swept.wait()
     assert "pip install 'stoker[search]'" in (swept.stopped or "")

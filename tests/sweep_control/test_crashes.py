@@ -39,7 +39,7 @@ def test_search_continues_after_its_driver_died(here: Lab, point: str, nth: int)
         job_functions.bowl, {"x": "interval(0, 1)", "y": "interval(0, 1)"}, method="tpe",
         trials=6, seed=1, metric="loss", max_parallel=2,
     )  # fmt: skip
-    assert swept.wait(90)
+    assert swept.wait()
     assert not once.exists(), f"{point} was never passed {nth} times"
     assert swept.counts == {"done": 6}
     assert len({(row["x"], row["y"]) for row in swept.results()}) == 6

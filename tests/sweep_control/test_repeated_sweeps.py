@@ -55,7 +55,7 @@ def test_functions_with_the_same_name_share_a_sweep_only_if_equal(here: Lab) -> 
     second = stoker.sweep(lambda x: -x, {"x": [1, 2]}, gpus=0)
     again = stoker.sweep(lambda x: x, {"x": [1, 2]}, gpus=0)
     assert first.name != second.name
-    assert first.wait(60) and second.wait(60) and again.wait(60)
+    assert first.wait() and second.wait() and again.wait()
     assert [row["result"] for row in second.results()] == [-1, -2]
     assert len({first.name, second.name, again.name}) == 2
 
@@ -96,7 +96,7 @@ def test_trial_stopped_early_is_finished_even_if_it_requeues(here: Lab) -> None:
         job_functions.stubborn, {"offset": [0, 0.1, 100]}, metric="loss", max_parallel=1, gpus=0,
         retries=3, early_stop={"kind": "median", "min_trials": 2, "after_step": 1},
     )  # fmt: skip
-    assert swept.wait(100)
+    assert swept.wait()
     assert swept.counts == {"done": 2, "cancelled": 1}
     assert swept.jobs()[2].info()["cause"] == "stopped_early"
     assert swept.resume().counts == {"done": 2, "cancelled": 1}  # it counts as finished
@@ -177,11 +177,11 @@ def test_results_outlive_the_jobs(lab: Lab) -> None:
 
 def test_function_sweep_runs_again_after_its_jobs_were_removed(here: Lab) -> None:
     swept = job_functions.score.sweep({"x": [1, 2]}, name="fn")
-    assert swept.wait(60)
+    assert swept.wait()
     here.ok("rm", "sweep:fn")
     calls = Path(here.state_dir, "calls")
     jobs = swept.rerun([1])
-    assert jobs[0].result(60) == 1
+    assert jobs[0].result() == 1
     before = len(list(calls.iterdir()))
     job_functions.score.sweep({"x": [1, 2]}, name="fn")
     assert len(list(calls.iterdir())) == before

@@ -10,7 +10,7 @@ from stoker.client.reports import JobFiles, KnownReports, sweep_reports
 from stoker.store import sweeps
 from stoker.store.database import Database, open_database
 from tests.helpers import Gate
-from tests.lab import Lab
+from tests.lab import HANG_SECONDS, Lab
 
 TRIAL = "echo stoker: loss={x} acc=0.{x}"
 
@@ -94,6 +94,6 @@ def test_inbox_returns_each_id_once_and_ignores_other_words() -> None:
     assert not inbox.wait(0)  # the last line is not complete
     os.write(writer, b"1 x -2\n")
     os.close(writer)
-    assert inbox.wait(60)
+    assert inbox.wait(HANG_SECONDS)
     assert (inbox.take(9), inbox.is_closed) == ([71], True)
     os.close(reader)

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from stoker.web.server_address import ServerAddress, living_place
-from tests.lab import Lab, wait_until
+from tests.lab import HANG_SECONDS, Lab, wait_until
 
 JSON = "application/json"
 
@@ -120,7 +120,7 @@ class Site:
         cookie: str | None = None,
     ) -> Iterator[Events]:
         raw = socket.socket()
-        raw.settimeout(30)
+        raw.settimeout(HANG_SECONDS)
         if receive_bytes is not None:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         raw.connect(("127.0.0.1", self.place.port))
