@@ -366,8 +366,10 @@ def _computes(job: RunningJob, gpu: GpuSample, occupancy: Occupancy, is_alone: b
     """Whether a job computes on its GPU; None if that is not known."""
     if occupancy.computing is not None and job.attempt in occupancy.computing:
         return True
+    if gpu.utilisation == 0:
+        return False
     if is_alone:
-        return gpu.utilisation is None or gpu.utilisation > 0
+        return True
     return None if occupancy.computing is None else False
 
 
