@@ -10,7 +10,7 @@ from stoker.client.reports import JobFiles, Source, log_files, pieces
 from stoker.core.metrics.event_files import EventReader
 from stoker.core.metrics.report_files import LogReader, MetricsReader
 from stoker.core.metrics.report_line import Report
-from stoker.results.curve_line import CurveLine
+from stoker.results.curve_line import CurveLine, add_piece
 
 
 class CurveReader:
@@ -53,7 +53,7 @@ class CurveReader:
         if _size(path) < self._metrics.position:
             return False
         for piece in pieces(path, self._metrics.position):
-            self._add(self._written, self._metrics.feed(piece), None)
+            add_piece(self._written, self._metrics, piece)
         if source.is_finished:
             self._add(self._written, self._metrics.finish(), None)
         others = [name for name, line in self._written.items() if not line.was_reported]

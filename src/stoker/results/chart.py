@@ -11,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import eq
 
+from stoker.core.metrics.report_block import increases
 from stoker.core.record import Record
 from stoker.results import table
 from stoker.results.curve_line import Point, whole
@@ -80,6 +81,9 @@ def reduced(curve: Curve, count: int) -> Curve:
 def over_time(times: array[float], values: array[float], start: float | None) -> Curve:
     """Values over seconds since `start`, or since the first report if that was earlier or `start`
     is not known. Values without a time are left out."""
+    if times and math.isfinite(times[0]) and increases(times):  # the usual case
+        begin = times[0] if start is None or start > times[0] else start
+        return Curve(array("d", [at - begin for at in times]), values)
     timed = [pair for pair in zip(times, values, strict=True) if math.isfinite(pair[0])]
     kept = dict(sorted(timed, key=lambda pair: pair[0]))
     if not kept:

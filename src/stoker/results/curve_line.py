@@ -12,6 +12,8 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
+from stoker.core.metrics.report_block import Column, ReportBlock, increases
+from stoker.core.metrics.report_files import MetricsReader
 from stoker.core.metrics.report_line import Report, is_number
 from stoker.core.metrics.summary import Timeline
 
@@ -56,6 +58,28 @@ class CurveLine:
                 number = attempt if report.attempt is None else report.attempt
                 self._place(value, report.step, report.at, number)
 
+    def add_column(self, column: Column, attempt: int | None) -> None:
+        """Add many values at once, of an attempt that no later one has replaced."""
+        if not column.values:
+            return
+        values = array("d", column.values)
+        times = array("d", column.times or [_NAN]) * (1 if column.times else len(values))
+        first = None if column.steps is None else column.steps[0]
+        self._place(values[0], first, times[0], attempt)
+        if column.steps is None:
+            begin = self.timeline.implied
+            self.timeline.implied += len(values) - 1
+            steps = array("d", range(begin - 1, self.timeline.implied))
+        else:
+            steps = array("d", column.steps)
+        if len(steps) > 1 and steps[1] > self.steps[-1] and increases(column.steps or []):
+            self.steps += steps[1:]
+            self.values += values[1:]
+            self.times += times[1:]
+        else:
+            for place in range(1, len(steps)):
+                self._insert(steps[place], values[place], times[place])
+
     def _place(
         self, value: object, step: float | None, at: float | None, attempt: int | None
     ) -> None:
@@ -92,3 +116,27 @@ class CurveLine:
 def whole(number: float) -> float:
     """The same number, as an integer if it is one: steps are shown as `10`, not `10.0`."""
     return int(number) if number.is_integer() else number
+
+
+def add_piece(lines: dict[str, CurveLine], reader: MetricsReader, piece: bytes) -> None:
+    """Add a chunk of $STOKER_METRICS to the lines of some metrics."""
+    block = reader.block(piece)
+    if block is not None and _add_block(lines, block):
+        reader.take(piece, block)
+        return
+    reports = reader.feed(piece)
+    for name, line in lines.items():
+        line.add(name, reports, None)
+
+
+def _add_block(lines: dict[str, CurveLine], block: ReportBlock) -> bool:
+    """Add many reports at once; returns False, and adds nothing, if that is not possible."""
+    found = []
+    for name, line in lines.items():
+        column = block.column(name)
+        if column is None or not line.timeline.is_newest(block.attempt):
+            return False
+        found.append((line, column))
+    for line, column in found:
+        line.add_column(column, block.attempt)
+    return True

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stoker.core.metrics.report_files import LogReader, MetricsReader
 from stoker.core.metrics.report_line import Report
-from stoker.results.curve_line import CurveLine, Point
+from stoker.results.curve_line import CurveLine, Point, add_piece
 
 
 def curve(
@@ -25,7 +25,7 @@ def curve(
     line = CurveLine()
     reader = MetricsReader()
     for piece in metrics:
-        line.add(name, reader.feed(piece), None)
+        add_piece({name: line}, reader, piece)
     line.add(name, reader.finish(), None)
     if not line.was_reported:
         for attempt, pieces in logs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from stoker.core.metrics.report_block import ReportBlock, parse_block
 from stoker.core.metrics.report_line import (
     MAX_LINE_LENGTH,
     PREFIX,
@@ -110,6 +111,19 @@ class MetricsReader(Reader):
             start = end + 1
         self._keep(buffer, start)
         return reports
+
+    def block(self, data: bytes) -> ReportBlock | None:
+        """Parse the complete lines of a chunk at once; None: `feed` it. Nothing is taken until the
+        caller calls `take`."""
+        buffer = self._tail + data
+        end = buffer.rfind(b"\n") + 1
+        return None if self._skips or not end else parse_block(buffer[:end])
+
+    def take(self, data: bytes, block: ReportBlock) -> None:
+        """Continue after a chunk that was parsed by `block`."""
+        buffer = self._tail + data
+        self._lines += len(block)
+        self._keep(buffer, buffer.rfind(b"\n") + 1)
 
     def _read(self, line: bytes, number: int) -> list[Report]:
         line = line.strip()

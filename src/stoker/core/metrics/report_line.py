@@ -9,7 +9,6 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 
 from stoker.core.record import Record
 
@@ -22,7 +21,7 @@ MAX_TEXT_LENGTH = 1000  # characters of a text value; longer text is truncated
 RESERVED = ("step", "at", "attempt")
 PREFIX = b"stoker:"
 
-_MAX_INT = 2**63 - 1
+MAX_INT = 2**63 - 1
 _NAME = re.compile(r"[\w./@-]{1,200}")
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"[+-]?(nan|inf|infinity)", re.IGNORECASE)
@@ -111,8 +110,7 @@ def _printed_value(text: str) -> object:
     raise InvalidReport(f"`{text[:40]}` is not a supported number format")
 
 
-@lru_cache(maxsize=4096)
-def _can_name(text: str) -> bool:
+def can_name(text: str) -> bool:
     """Whether a metric can have this name."""
     return _NAME.fullmatch(text) is not None
 
@@ -121,15 +119,14 @@ def report_of(content: Mapping[str, object]) -> Report:
     """Check the values of one report; raises InvalidReport."""
     values = {}
     for name, value in content.items():
-        if value is None or name in RESERVED:
+        if name in RESERVED or value is None:
             continue
-        if not _can_name(name):
+        if not can_name(name):
             raise InvalidReport(
                 f"`{name[:40]}` is not a name (letters, digits, _ . / - @, at most 200)"
             )
-        values[name] = value if type(value) is float else _value(name, value)
-    step, at = _reserved("step", content), _reserved("at", content)
-    attempt = _reserved("attempt", content)
+        values[name] = _value(name, value)
+    step, at, attempt = (_reserved(name, content.get(name)) for name in RESERVED)
     if attempt is not None and not (isinstance(attempt, int) and attempt >= 0):
         raise InvalidReport("`attempt` is not an integer")
     return Report(step, values, at, attempt)
@@ -138,7 +135,7 @@ def report_of(content: Mapping[str, object]) -> Report:
 def _value(name: str, value: object) -> object:
     if isinstance(value, str):
         return value if len(value) <= MAX_TEXT_LENGTH else value[: MAX_TEXT_LENGTH - 1] + "…"
-    if isinstance(value, int) and abs(value) > _MAX_INT:
+    if isinstance(value, int) and abs(value) > MAX_INT:
         try:
             return float(value)
         except OverflowError:
@@ -148,8 +145,7 @@ def _value(name: str, value: object) -> object:
     raise InvalidReport(f"`{name}` is neither a number nor text")
 
 
-def _reserved(name: str, content: Mapping[str, object]) -> float | None:
-    value = content.get(name)
+def _reserved(name: str, value: object) -> float | None:
     if value is None:
         return None
     value = _value(name, value)

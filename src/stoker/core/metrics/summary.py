@@ -19,8 +19,10 @@ from __future__ import annotations
 
 import json
 import math
+from operator import ne
 
 from stoker.core.metrics.event_files import EventReader
+from stoker.core.metrics.report_block import Column, ReportBlock
 from stoker.core.metrics.report_files import InvalidLine, LogReader, MetricsReader, whole
 from stoker.core.metrics.report_line import Report, is_number
 from stoker.core.record import Record
@@ -68,11 +70,15 @@ class Timeline:
         if step is None:
             step = self.implied
             self.implied += 1
-        if self.cuts and any(later > attempt and step >= cut for later, cut in self.cuts):
+        if any(later > attempt and step >= cut for later, cut in self.cuts):
             return None
         if is_first:
             self._cut(attempt, step)
         return step, is_first
+
+    def is_newest(self, attempt: int | None) -> bool:
+        """Whether no value of this attempt was replaced by a later one."""
+        return not self.cuts if attempt is None else attempt >= self.attempt
 
     def _cut(self, attempt: int, step: float) -> None:
         if any(later >= attempt and cut <= step for later, cut in self.cuts):
@@ -119,6 +125,35 @@ class _Tally:
                 if most is None or value > most:
                     most, most_step = value, step
         self.stat = Stat(value, step, count + 1, nans, least, least_step, most, most_step)
+
+    def add_column(self, column: Column, attempt: int | None) -> None:
+        """Add many values, all of an attempt that no later one has replaced."""
+        values, steps, _ = column
+        self.add(values[0], None if steps is None else steps[0], attempt)
+        values = values[1:]
+        if not values:
+            return
+        if steps is None:
+            begin = self.timeline.implied
+            self.timeline.implied += len(values)
+            steps = list(range(begin, begin + len(values)))
+        else:
+            steps = steps[1:]
+        self.lowest = min(self.lowest, *steps)
+        self.highest = max(self.highest, *steps)
+        _, _, count, nans, least, least_step, most, most_step = self.stat or _NOTHING
+        last, last_step, count = values[-1], steps[-1], count + len(values)
+        if any(map(ne, values, values)):  # only NaN differs from itself
+            real = [place for place, value in enumerate(values) if value == value]
+            nans += len(values) - len(real)
+            values, steps = [values[place] for place in real], [steps[place] for place in real]
+        if values:
+            low, high = min(values), max(values)
+            if least is None or low < least:
+                least, least_step = low, steps[values.index(low)]
+            if most is None or high > most:
+                most, most_step = high, steps[values.index(high)]
+        self.stat = Stat(last, last_step, count, nans, least, least_step, most, most_step)
 
     def state(self) -> list[object]:
         line = self.timeline
@@ -186,7 +221,11 @@ class Collector:
 
     def feed_metrics(self, data: bytes, attempt: int | None = None) -> None:
         """Add a chunk of $STOKER_METRICS; `attempt` is the default for lines without one."""
-        self._take("metrics", self.metrics.feed(data), attempt)
+        block = self.metrics.block(data)
+        if block is not None and self._take_block(block, attempt):
+            self.metrics.take(data, block)
+        else:
+            self._take("metrics", self.metrics.feed(data), attempt)
 
     def feed_log(self, data: bytes, attempt: int = 1) -> None:
         if attempt < self.log_attempt:
@@ -252,6 +291,26 @@ class Collector:
                 fresh._tallies[source][name] = _Tally()
                 fresh._tallies[source][name].timeline.cuts = tally.timeline.cuts
         return fresh
+
+    def _take_block(self, block: ReportBlock, attempt: int | None) -> bool:
+        """Add many reports at once; returns False, and adds nothing, if that is not possible."""
+        tallies = self._tallies["metrics"]
+        columns = {name: block.column(name) for name in block.names}
+        number = attempt if block.attempt is None else block.attempt
+        known = [tallies[name] for name in columns if name in tallies]
+        if (
+            None in columns.values()
+            or len(tallies) + len(columns) > MAX_NAMES
+            or not all(tally.timeline.is_newest(number) for tally in known)
+        ):
+            return False
+        self.reports += len(block)
+        if block.times is not None:
+            self.last_at = max(*block.times, self.last_at or block.times[0])
+        for name, column in columns.items():
+            if column is not None and column.values:
+                tallies.setdefault(name, _Tally()).add_column(column, number)
+        return True
 
     def _take(self, source: str, reports: list[Report], attempt: int | None) -> None:
         tallies = self._tallies[source]
