@@ -1,8 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { aligned } from '../src/parts/align';
 import { ranksOf } from '../src/parts/ranks';
-import { digitsFor, span, ticks } from '../src/parts/ticks';
+import { digitsFor, span, ticks } from '../src/parts/axis';
 
 test('the CPU axis of an idle job still reaches one full core', () => {
   assert.deepEqual(span(0.1, 0.9, { fromZero: true, least: 100 }), [0, 100]);
@@ -34,26 +33,4 @@ test('a diverged trial does not change the ranks of the others', () => {
     ).get(2),
     0,
   );
-});
-
-test('lines are aligned to a common x axis, with gaps only where nothing was measured', () => {
-  const first = {
-    points: [
-      [0, 1],
-      [2, null],
-      [4, 200],
-    ] as [number, number | null][],
-  };
-  const second = {
-    points: [
-      [4, 7],
-      [1, 5],
-      [1, 6],
-    ] as [number, number | null][],
-  };
-  assert.deepEqual(aligned([first, second], 100), [
-    [0, 1, 2, 4],
-    [1, undefined, null, 100],
-    [undefined, 6, undefined, 7],
-  ]);
 });

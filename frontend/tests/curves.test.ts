@@ -10,8 +10,8 @@ import {
   ticksOf,
   valueAt,
   zoomed,
-} from '../src/curves/scale';
-import { extentOf, heightAt, nearLines, nearestIndex, seriesOf } from '../src/curves/series';
+} from '../src/parts/axis';
+import { extentOf, heightAt, nearLines, nearestIndex, seriesOf } from '../src/parts/series';
 
 const near = (a: number, b: number) => Math.abs(a - b) <= 1e-9 * Math.max(1, Math.abs(b));
 
@@ -65,9 +65,10 @@ test('the nearest point is found past points that were not measured', () => {
 test('points in any order become an ascending line', () => {
   const line = seriesOf([
     [2, 20],
+    [1, 5],
     [1, 10],
   ]);
-  assert.deepEqual([...line.xs], [1, 2]);
+  assert.deepEqual([...line.xs], [1, 2], 'a step that was reported twice keeps its last value');
   assert.equal(heightAt(line, 1.5), 15);
   assert.ok(Number.isNaN(heightAt(line, 3)) && Number.isNaN(heightAt(line, 0)));
 });
@@ -127,9 +128,9 @@ test('ticks of log axes are powers of ten, with 2 and 5 where there is room', ()
 });
 
 test('ticks of wall time are round durations', () => {
-  const marks = ticksOf(scaleFor([0, 7000], false, 0), 4, true);
-  assert.deepEqual(marks.map((x) => tickText(x, true)), ['0', '30m', '1h', '1h30m']); // prettier-ignore
-  assert.deepEqual([5, 90, 120].map((x) => tickText(x, true)), ['5s', '1m30s', '2m']); // prettier-ignore
-  const log = ticksOf(scaleFor([2, 5000], true, 0), 4, true);
-  assert.deepEqual(log.map((x) => tickText(x, true)), ['10s', '1m', '10m', '1h']); // prettier-ignore
+  const marks = ticksOf(scaleFor([0, 7000], false, 0), 4, 'duration');
+  assert.deepEqual(marks.map((x) => tickText(x, 'duration')), ['0', '30m', '1h', '1h30m']); // prettier-ignore
+  assert.deepEqual([5, 90, 120].map((x) => tickText(x, 'duration')), ['5s', '1m30s', '2m']); // prettier-ignore
+  const log = ticksOf(scaleFor([2, 5000], true, 0), 4, 'duration');
+  assert.deepEqual(log.map((x) => tickText(x, 'duration')), ['10s', '1m', '10m', '1h']); // prettier-ignore
 });

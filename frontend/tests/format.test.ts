@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { EventReader } from '../src/events';
 import { bytes, duration, value } from '../src/format';
-import { ticks } from '../src/parts/ticks';
+import { ticks } from '../src/parts/axis';
 
 test('times and sizes are formatted as in the terminal', () => {
   assert.deepEqual([0.25, 75, 3700, 90_000].map(duration), ['0.2s', '1m15s', '1h01m', '1d01h']);

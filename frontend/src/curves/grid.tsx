@@ -2,13 +2,14 @@
 import { useSignal } from '@preact/signals';
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { count } from '../format';
+import type { Range } from '../parts/axis';
 import { Empty, Failed, Loading, Section } from '../parts/bits';
+import { type Hover, LineChart, Readout } from '../parts/line-chart';
 import { href, replace, route } from '../route';
 import { isDark, isPhone } from '../theme';
 import type { Delta } from '../types';
 import { useChanges, useFetch } from '../use-fetch';
 import { visible } from '../words';
-import { CurveChart, type Hover, Readout } from './chart';
 import {
   DEFAULT,
   type Layout,
@@ -20,7 +21,6 @@ import {
 } from './layout';
 import { Legend } from './legend';
 import { preparedLines } from './lines';
-import type { Range } from './scale';
 import { CurveTools } from './toolbar';
 import type { CurveLine, Curves } from './types';
 
@@ -115,7 +115,7 @@ export function CurveGrid(props: Props) {
                     {goal}
                   </span>
                 )}
-                <Readout hover={hover} metric={metric} drawn={drawn} marked={layout.marked} />
+                <Readout hover={hover} label={metric} lines={drawn} marked={layout.marked} />
                 <span class="grow" />
                 <button
                   class="toggle"
@@ -138,12 +138,12 @@ export function CurveGrid(props: Props) {
                 )}
               </figcaption>
               {drawn.length ? (
-                <CurveChart
-                  metric={metric}
-                  drawn={drawn}
+                <LineChart
+                  label={metric}
+                  lines={drawn}
                   hidden={hidden}
                   marked={layout.marked}
-                  isTime={data.x === 'time'}
+                  xUnit={data.x === 'time' ? 'duration' : undefined}
                   isLogX={layout.isLogX}
                   isLogY={layout.logY.includes(metric)}
                   zoom={zoom}

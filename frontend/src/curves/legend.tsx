@@ -2,7 +2,7 @@
 import type { Signal } from '@preact/signals';
 import { jobHref } from '../route';
 import { visible } from '../words';
-import type { Hover } from './chart';
+import type { Hover } from '../parts/line-chart';
 import type { Entry } from './lines';
 
 export function Legend({

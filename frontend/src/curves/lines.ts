@@ -1,8 +1,8 @@
 // The lines of a response of /api/curves, as the charts draw them.
 import { plural, value } from '../format';
 import { distinctColor, rankColor } from './colors';
-import type { Drawn } from './draw';
-import { seriesOf } from './series';
+import type { Line } from '../parts/line-chart';
+import { seriesOf } from '../parts/series';
 import type { CurveBand, CurveLine, Curves } from './types';
 
 /** An entry of the legend. */
@@ -17,7 +17,7 @@ export interface Entry {
 }
 
 export interface Prepared {
-  charts: { metric: string; goal: string; drawn: Drawn[]; note: string | null }[];
+  charts: { metric: string; goal: string; drawn: Line[]; note: string | null }[];
   entries: Entry[];
 }
 
@@ -59,7 +59,7 @@ function ofGroups(data: Curves): Prepared {
     metric,
     goal: goal ?? '',
     note,
-    drawn: (bands ?? []).map((band): Drawn => {
+    drawn: (bands ?? []).map((band): Line => {
       const key = keyOfBand(band);
       const paint = colors.get(key)!;
       if (!entries.has(key))
@@ -125,7 +125,7 @@ function ofRuns(
       .filter(isShown)
       // Lines without a rank first, then from worst to best, so that the best is on top.
       .sort((a, b) => rank(b) - rank(a) || places.get(a.run)! - places.get(b.run)!)
-      .map((line): Drawn => ({
+      .map((line): Line => ({
         key: line.run,
         label: labelOf(line),
         detail: Object.entries(line.params)

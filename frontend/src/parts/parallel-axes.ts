@@ -1,7 +1,7 @@
 // The axes of a parallel-coordinates chart, and the ranges that are brushed along them. A set of brushes
 // is written as a filter in the language of `stoker results --where`, so that a link contains it.
 import { value } from '../format';
-import { ticks } from './ticks';
+import { ticksOf } from './axis';
 
 export type Row = Record<string, unknown>;
 
@@ -28,19 +28,6 @@ const MAX_TICKS = 12;
 
 export const isRange = (brush: Brush): brush is { from: number; to: number } => 'from' in brush;
 
-/** Ticks of a log axis: powers of ten, and 3 times those if the range is short. */
-function decades(low: number, high: number): number[] {
-  const found: number[] = [];
-  const isShort = high / low < 1000;
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) {
-    for (const n of isShort ? [1, 3] : [1]) {
-      const x = Number((n * 10 ** power).toPrecision(3));
-      if (x >= low && x <= high) found.push(x);
-    }
-  }
-  return found;
-}
-
 const short = (x: number) =>
   x !== 0 && (Math.abs(x) < 0.001 || Math.abs(x) >= 1e6)
     ? Number(x.toPrecision(3)).toExponential().replace('e+', 'e')
@@ -66,7 +53,7 @@ function numberAxis(name: string, numbers: number[]): Axis {
   const span = scale(high) - start;
   const place = (x: number) => (span ? (scale(x) - start) / span : 0.5);
   const distinct = [...new Set(numbers)];
-  const shown = distinct.length <= 6 ? distinct : isLog ? decades(low, high) : ticks(low, high, 5);
+  const shown = distinct.length <= 6 ? distinct : ticksOf({ from: low, to: high, isLog }, 5);
   return {
     name,
     isNumber: true,

@@ -7,7 +7,7 @@ import { isPhone } from '../theme';
 import type { Timeline, TimelineBlock, TimelineGpu } from '../types';
 import { visible } from '../words';
 import { limited, panned, zoomed, type Range } from './time-range';
-import { timeText, timeTicks } from './ticks';
+import { ticks, timeText } from './axis';
 
 export interface Chosen {
   gpu: TimelineGpu;
@@ -237,7 +237,7 @@ export const gpuName = (gpu: Pick<TimelineGpu, 'index' | 'uuid'>) =>
 /** The times below the rows, and now. */
 export function TimeAxis({ range, now }: { range: Range; now: number }) {
   const { from, to } = range;
-  const marks = timeTicks(from, to, isPhone.value ? 6 : 12);
+  const marks = ticks(from, to, isPhone.value ? 6 : 12, 'clock');
   const place = (at: number) => (100 * (at - from)) / (to - from);
   const nowAt = place(now);
   return (

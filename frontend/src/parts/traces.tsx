@@ -1,6 +1,7 @@
 // Usage charts: one small chart per quantity, with the latest value in its heading.
 import type { Traces } from '../types';
-import { Chart, inUnit } from './chart';
+import { inUnit } from './axis';
+import { SmallChart } from './line-chart';
 
 const NAMES: Record<string, string> = {
   gpu_use: 'GPU utilization',
@@ -38,15 +39,17 @@ export function TraceCharts({
               {label} <span class="num dim">{inUnit(unit, last?.[1])}</span>
             </figcaption>
             {/* CPU usage of several cores exceeds 100%; its axis shows at least one full core. */}
-            <Chart
+            <SmallChart
               label={`${label} over time`}
-              lines={[{ label, points }]}
-              unit={unit}
-              isTime
-              fromZero
+              points={points}
+              xUnit="clock"
+              yUnit={unit}
               height={height}
-              max={max[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined)}
-              least={name === 'cpu' ? 100 : undefined}
+              limits={{
+                fromZero: true,
+                max: max[name] ?? (isPercent(unit) && name !== 'cpu' ? 100 : undefined),
+                least: name === 'cpu' ? 100 : undefined,
+              }}
             />
           </figure>
         );

@@ -8,10 +8,10 @@ import { bytes, clock, duration, elapsed, needs, runtime, title, value } from '.
 import { useKeys } from '../keys';
 import { LogPane } from '../log/pane';
 import { Badge, Command, Failed, Loading, Section } from '../parts/bits';
-import { Chart } from '../parts/chart';
 import { CodeOfJob } from '../parts/code-diff';
 import { FilesOfJob } from '../parts/files';
 import { Heading } from '../parts/heading';
+import { SmallChart } from '../parts/line-chart';
 import { NoteBox } from '../parts/note';
 import { NotifyAboutJob } from '../parts/notification-settings';
 import { Star } from '../parts/star';
@@ -439,11 +439,7 @@ function Metrics({ job }: { job: JobDetail }) {
         </tbody>
       </table>
       {name !== null && curve.data && curve.data.points.length > 1 && (
-        <Chart
-          label={`${name} over steps`}
-          lines={[{ label: name, points: curve.data.points }]}
-          height={200}
-        />
+        <SmallChart label={`${name} over steps`} points={curve.data.points} height={200} />
       )}
     </Section>
   );

@@ -5,16 +5,16 @@ export default async ({ fake, page, open, until, assert, newContext }) => {
   await plots.first().waitFor();
   const query = () => new URLSearchParams(new URL(page.url()).hash.split('?')[1] ?? '');
   const tip = page.locator('.tip');
-  /** The number of pixels of a layer that are not empty. */
-  const painted = (layer) =>
-    page.evaluate((n) => {
-      const canvas = document.querySelectorAll('.plot')[0].querySelectorAll('canvas')[n];
+  /** The number of pixels of the first chart that are not empty. */
+  const painted = () =>
+    page.evaluate(() => {
+      const canvas = document.querySelector('.plot canvas');
       const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
       let found = 0;
       for (let i = 3; i < data.length; i += 4) if (data[i]) found++;
       return found;
-    }, layer);
-  await until(async () => (await painted(0)) > 2000);
+    });
+  await until(async () => (await painted()) > 2000);
   assert.equal(
     await page.locator('.legend li').count(),
     15,
@@ -113,7 +113,16 @@ export default async ({ fake, page, open, until, assert, newContext }) => {
   assert.match(await page.locator('.legend').innerText(), /lr=0.001 0\.\d+ ± 0\.\d+ \(3 runs\)/);
   await page.mouse.move(...at(0.5, 0.5));
   await until(async () => /\d+s[^]*lr=0.01[^]* to /.test(await tip.innerText()));
-  await until(async () => (await painted(1)) > 0);
+  await until(() =>
+    page.evaluate(() =>
+      [...document.querySelectorAll('.plot')].every((plot) => {
+        const [line, area] = ['.u-cursor-x', '.u-over'].map((name) =>
+          plot.querySelector(name).getBoundingClientRect(),
+        );
+        return line.left > area.left && line.left < area.right;
+      }),
+    ),
+  );
   const layout = query().toString();
   assert.equal(
     layout,

@@ -15,10 +15,10 @@ export default async ({ fake, page, open, assert, until }) => {
   assert.match(text, /val_loss\s+0\.2134/);
   await until(async () => (await page.locator('.charts canvas').count()) >= 6);
   await page.click('button:has-text("acc")');
-  await page.waitForSelector('.chart canvas[aria-label^="acc over steps"]');
+  await page.waitForSelector('.plot canvas[aria-label^="acc over steps"]');
 
   // The chart shows the point next to the pointer, and is as wide as its section.
-  const chart = page.locator('.chart:has(canvas[aria-label^="acc over steps"])');
+  const chart = page.locator('.plot:has(canvas[aria-label^="acc over steps"])');
   await chart.scrollIntoViewIfNeeded();
   const box = await chart.boundingBox();
   await page.mouse.move(box.x + box.width / 2, box.y + box.height / 2);

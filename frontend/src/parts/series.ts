@@ -7,9 +7,9 @@ export interface Series {
   ys: Float64Array;
 }
 
+/** Points in any order; of two with the same x value, the last one counts. */
 export function seriesOf(points: readonly Point[]): Series {
-  const isSorted = points.every((point, i) => i === 0 || points[i - 1]![0] <= point[0]);
-  const sorted = isSorted ? points : [...points].sort((a, b) => a[0] - b[0]);
+  const sorted = [...new Map(points)].sort((a, b) => a[0] - b[0]);
   return {
     xs: Float64Array.from(sorted, (point) => point[0]),
     ys: Float64Array.from(sorted, (point) => point[1] ?? NaN),
@@ -50,17 +50,12 @@ export function heightAt({ xs, ys }: Series, x: number): number {
 }
 
 /** The range of the values that an axis can show: finite ones, and positive ones on a log axis. */
-export function extentOf(
-  all: Iterable<Float64Array>,
-  isLog: boolean,
-  within?: (index: number, values: Float64Array) => boolean,
-): [number, number] | null {
+export function extentOf(all: Iterable<Float64Array>, isLog: boolean): [number, number] | null {
   let low = Infinity;
   let high = -Infinity;
   for (const values of all) {
-    for (let i = 0; i < values.length; i++) {
-      const x = values[i]!;
-      if (!Number.isFinite(x) || (isLog && x <= 0) || (within && !within(i, values))) continue;
+    for (const x of values) {
+      if (!Number.isFinite(x) || (isLog && x <= 0)) continue;
       if (x < low) low = x;
       if (x > high) high = x;
     }
