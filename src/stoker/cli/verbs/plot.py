@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.formats.command_line import Option, Parsed, Verb, count
-from stoker.errors import UsageError
-
-
-def smoothing(text: str) -> float:
-    """The weight of the average so far."""
-    try:
-        weight = float(text)
-    except ValueError:
-        weight = -1.0
-    if not 0 <= weight <= 0.999:
-        raise UsageError(f"`{text}` is not a smoothing weight", "use 0 to 0.999, for example 0.6")
-    return weight
-
+from stoker.core.formats.command_line import Option, Parsed, Verb, count, smoothing
 
 VERB = Verb(
     "plot",

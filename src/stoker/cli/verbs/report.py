@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.formats.command_line import Option, Parsed, Verb, positive
-
-
-def _smoothing(text: str) -> float:
-    from stoker.errors import Invalid
-
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1:
-        raise Invalid(f"must be a number from 0 to 0.999, not `{text}`", "for example 0.6")
-    return number
-
+from stoker.core.formats.command_line import Option, Parsed, Verb, positive, smoothing
 
 VERB = Verb(
     "report",
@@ -31,7 +18,7 @@ VERB = Verb(
         Option("-g --group", "group trials that are equal in these columns (default: all but"
                " seeds, if there are seeds)", "COLUMNS", many=True),
         Option("-n --top", "number of best trials to list (default: 10)", "N", positive),
-        Option("--smooth", "smooth the curves: 0 (default) to 0.999", "WEIGHT", _smoothing),
+        Option("--smooth", "smooth the curves: 0 (default) to 0.999", "WEIGHT", smoothing),
         Option("--force", "replace existing files without asking"),
     ),
     (

@@ -195,3 +195,14 @@ def positive(text: str) -> int:
     if value < 1:
         raise Invalid(f"must be 1 or more, not {value}")
     return value
+
+
+def smoothing(text: str) -> float:
+    """The weight of an exponential moving average."""
+    try:
+        weight = float(text)
+    except ValueError:
+        weight = -1.0
+    if not 0 <= weight <= 0.999:
+        raise Invalid(f"must be 0 to 0.999; `{text}` is not a smoothing weight", "for example 0.6")
+    return weight
