@@ -41,7 +41,7 @@ def test_report_has_results_and_commands_that_work(swept: Lab) -> None:
     assert same.split()[-1] == str(best["job"])
     shown = json.loads(swept.ok("report", "lrs", "--format", "html", "--json"))
     assert shown["format"] == "html"
-    assert shown["report"].count("<svg") == 3
+    assert shown["report"].count("data:image/svg+xml") == 3
     grouped = swept.ok("report", "lrs", "--group", "seed", "--top", "1", "--smooth", "0.5")
     assert "Over lr: loss of trials that are equal in seed." in grouped
 
@@ -90,4 +90,4 @@ def test_report_of_a_sweep_without_results_says_so(lab: Lab) -> None:
     text = lab.ok("report", "new")
     assert "No trial has a result yet." in text
     assert "Nothing was recorded" in text
-    assert "<svg" not in lab.ok("report", "new", "--format", "html")
+    assert "<figure" not in lab.ok("report", "new", "--format", "html")

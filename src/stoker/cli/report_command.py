@@ -75,32 +75,20 @@ def _bytes(text: str) -> bytes:
 
 
 def _files(report: Report, path: str, form: str) -> dict[str, bytes]:
-    """The files of a report: itself, and its images if matplotlib is installed."""
-    if form == "html":
-        return {path: _bytes(html(report))}
-    images = _images(report)
-    if images is None:
-        if report.figures:
-            notice("plots are text, because matplotlib is not installed: pip install stoker[plot]")
-        return {path: _bytes(markdown(report))}
-    stem = path.rpartition(".")[0] or path
-    places = [f"{stem}-{number}.png" for number in range(1, len(images) + 1)]
-    names = [os.path.basename(place) for place in places]
-    return {
-        path: _bytes(markdown(report, names)),
-        **dict(zip(places, images, strict=True)),
-    }
-
-
-def _images(report: Report) -> list[bytes] | None:
-    """The figures as PNG; None without matplotlib."""
+    """The files of a report: itself, and with matplotlib the images beside Markdown."""
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
-        return None
+        if report.figures:
+            notice("plots are text, because matplotlib is not installed: pip install stoker[plot]")
+        return {path: _bytes(html(report) if form == "html" else markdown(report))}
+    if form == "html":
+        return {path: _bytes(html(report))}
     from stoker.results.image_plot import draw
 
-    return [draw(figure, "png") for figure in report.figures]
+    stem = path.rpartition(".")[0] or path
+    images = {f"{stem}-{n}.png": draw(one, "png") for n, one in enumerate(report.figures, 1)}
+    return {path: _bytes(markdown(report, list(map(os.path.basename, images)))), **images}
 
 
 def may_write(places: list[str], parsed: Parsed) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
+import threading
 import warnings
 from typing import Any
 
@@ -21,6 +22,7 @@ _INK = "#333333"
 _GRID = "#e6e6e6"
 _NOTE_CHARS = 16  # of the note in an inch
 FORMATS = ("png", "svg")
+_lock = threading.Lock()  # matplotlib is not thread-safe, and the web server has several threads
 
 
 def draw(
@@ -37,7 +39,7 @@ def draw(
             f"`{form}` is not a supported image format", f"use one of {', '.join(FORMATS)}"
         )
     matplotlib = load("matplotlib.figure", "plot")
-    with warnings.catch_warnings():
+    with _lock, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about characters that the font lacks
         return _drawn(matplotlib, figure, form, width, height, dpi)
 

@@ -8,22 +8,19 @@ from collections.abc import Iterable
 from html import escape
 
 from stoker.core.formats.terminal import printable
-from stoker.results import note_markup, svg_plot
+from stoker.errors import Unavailable
+from stoker.results import image_plot, note_markup, terminal_plot
 from stoker.results.figure import Figure
 from stoker.results.note_markup import Part, Span
 from stoker.results.report import COMMAND, SECTION, TITLE, Block, Quote, Report, blocks, shown_cell
 from stoker.results.table import Table
 
-_STYLE = (
-    """
+_PLOT_SIZE = (96, 24)  # as text
+_STYLE = """
 :root { color-scheme: light dark; --bg: #fff; --ink: #1a1b1c; --dim: #5b6066; --line: #d7d7d2;
-  --soft: #f4f4f1;
-  --c0: #1a5fc2; --c1: #c2571a; --c2: #18733a; --c3: #87389f; --c4: #0b7a80; --c5: #8f6c10;
-  --c6: #b3296b; --c7: #59626d; }
+  --soft: #f4f4f1; }
 @media (prefers-color-scheme: dark) { :root { --bg: #121315; --ink: #e7e8ea; --dim: #a3a9b0;
-  --line: #3a3e44; --soft: #1c1e21;
-  --c0: #6fabff; --c1: #f19a4d; --c2: #5fc786; --c3: #d091e6; --c4: #4fc4ca; --c5: #dcc04f;
-  --c6: #f283b4; --c7: #a3acb8; } }
+  --line: #3a3e44; --soft: #1c1e21; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; padding: 24px 16px 60px; max-width: 900px; background: var(--bg);
   color: var(--ink); font: 15px/1.55 system-ui, sans-serif; }
@@ -41,10 +38,10 @@ th, td.num { white-space: nowrap; }
 td.num, th.num { text-align: right; }
 figure { margin: 12px 0; }
 figcaption { color: var(--dim); font-size: .85em; }
+img { max-width: 100%; height: auto; border-radius: 6px; }
+.plot { white-space: pre; overflow-x: auto; overflow-wrap: normal; line-height: 1.2; }
 @media print { body { max-width: none; } }
 """
-    + svg_plot.STYLE
-)
 _TAGS = {
     TITLE: "h1",
     SECTION: "h2",
@@ -58,7 +55,8 @@ _SPAN_TAGS = {note_markup.CODE: "code", note_markup.BOLD: "strong", note_markup.
 def html(report: Report) -> str:
     """The whole file. Everything from users is escaped."""
     digest = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none';"
+    policy += " form-action 'none'"
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -96,14 +94,23 @@ def _block(block: Block) -> str:
         return f"<blockquote>\n{_joined(block.parts)}\n</blockquote>"
     if isinstance(block, Figure):
         note = _text(f"{block.title}: {block.note}" if block.note else block.title)
-        return (
-            f'<figure>\n<div class="wide">\n{svg_plot.draw(block)}\n</div>\n'
-            f"<figcaption>{note}</figcaption>\n</figure>"
-        )
+        return f"<figure>\n{_plot(block)}\n<figcaption>{note}</figcaption>\n</figure>"
     if block.kind in (note_markup.BLOCK, COMMAND):
         return f"<pre>{_lines(block.spans[0].text)}</pre>"
     tag = _TAGS[block.kind]
     return f"<{tag}>{''.join(map(_span, block.spans))}</{tag}>"
+
+
+def _plot(figure: Figure) -> str:
+    """An image without other files; without matplotlib, text, and how to get images."""
+    try:
+        image = image_plot.draw(figure._replace(title="", note=""), "svg")
+    except Unavailable as error:
+        text = terminal_plot.draw(figure._replace(note=""), *_PLOT_SIZE)
+        why = f"as text, because {error.message}: {error.hint}"
+        return f'<pre class="plot">{_lines(text)}</pre>\n<p>{_text(why)}</p>'
+    data = base64.b64encode(image).decode()
+    return f'<img alt="{_text(figure.title)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def _table(table: Table) -> str:

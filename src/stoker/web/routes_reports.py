@@ -22,7 +22,9 @@ _FILES: dict[int | str, dict[str, object]] = {
     200: {"content": {kind: {} for kind in _TYPES.values()}, "description": "a file"}
 }
 # Instead of the policy for pages: a report that is opened in the browser runs nothing either.
-_HARMLESS = "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; sandbox"
+_HARMLESS = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
+)
 
 
 @router.get("/sweeps/{name}/report", response_class=Response, responses={**ERRORS, **_FILES})

@@ -27,9 +27,9 @@ VERB = Verb(
         ("stoker report brave-otter -o report.md", "with images beside it (needs stoker[plot])"),
         ("stoker report brave-otter --group lr,opt --metric acc:max", ""),
     ),
-    """The HTML is one file that loads nothing. Markdown refers to images beside it, NAME-1.png, if
-matplotlib is installed; without it, and on stdout, plots are text. `stoker note SWEEP` writes the
-text at the beginning of the report.""",
+    """The HTML is one file that loads nothing. Markdown refers to images beside it, NAME-1.png;
+on stdout, its plots are text. Images need matplotlib; without it, all plots are text.
+`stoker note SWEEP` writes the text at the beginning of the report.""",
     words="sweeps",
 )  # fmt: skip
 
