@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from stoker.client.curve_cache import CurveCache
-from stoker.client.reports import JobFiles, Source, curve_of
+from stoker.client.curve_reader import curve_of
+from stoker.client.reports import JobFiles, Source
 
 RUNNING = Source(job=7, attempts=1, stdout=None, is_finished=False)
 

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.client import event_search
+from stoker.client.curve_reader import curve_of
 from stoker.client.event_search import event_files, new_reports
 from stoker.client.reports import (
     JobFiles,
     Source,
     collect,
-    curve_of,
     report_error,
     report_sizes,
 )

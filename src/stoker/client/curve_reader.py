@@ -10,7 +10,7 @@ from stoker.client.reports import JobFiles, Source, log_files, pieces
 from stoker.core.metrics.event_files import EventReader
 from stoker.core.metrics.report_files import LogReader, MetricsReader
 from stoker.core.metrics.report_line import Report
-from stoker.results.curve_line import CurveLine, add_piece
+from stoker.results.curve_line import CurveLine, Point, add_piece
 
 
 class CurveReader:
@@ -84,6 +84,13 @@ class CurveReader:
         if reports:
             for name, line in lines.items():
                 line.add(name, reports, attempt)
+
+
+def curve_of(files: JobFiles, source: Source, metric: str) -> list[Point]:
+    """The (step, value) pairs of one metric, with everything that was written so far."""
+    reader = CurveReader([metric])
+    reader.read(files, source._replace(is_finished=True))
+    return reader.line(metric).points()
 
 
 def _size(path: str) -> int:

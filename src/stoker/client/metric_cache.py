@@ -9,22 +9,20 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any, Generic, TypeVar
 
+from stoker.client.curve_cache import CurveCache
 from stoker.client.reports import (
     JobFiles,
     Reported,
     Source,
     collect,
-    curve_of,
     job_reports,
-    report_sizes,
     source_of_job,
 )
 from stoker.core.formats.command_params import command_params
 from stoker.core.formats.finite_values import finite
 from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.core.metrics.summary import Collector
-from stoker.results.curve_line import Point
-from stoker.results.curves import downsample
+from stoker.results.chart import Curve, reduced
 from stoker.settings import Settings
 from stoker.store import job_queries, sweeps
 from stoker.store.database import Database
@@ -32,7 +30,6 @@ from stoker.store.job_queries import JobRow
 from stoker.supervisor.mounts import Mounts
 
 T = TypeVar("T")
-MAX_POINTS = 2000
 
 
 class LruCache(Generic[T]):
@@ -62,7 +59,7 @@ class Reports:
     def __init__(self, state_dir: str) -> None:
         self.places = JobFiles(state_dir)
         self._collected: LruCache[tuple[Collector, bool]] = LruCache(512)
-        self._curves: LruCache[tuple[object, list[Point]]] = LruCache(128)
+        self.curves = CurveCache(self.places)
         self._reading = threading.Lock()  # a collector is not thread-safe
 
     def metrics(self, job: JobRow) -> dict[str, object]:
@@ -96,13 +93,9 @@ class Reports:
 
     def curve(self, source: Source, metric: str, points: int) -> list[object]:
         """A list of [step, value]; NaN becomes None, a gap in the curve."""
-        key = (source.job, metric)
-        sizes = report_sizes(self.places, source)
-        known = self._curves.get(key)
-        if known is None or known[0] != sizes:
-            known = (sizes, downsample(curve_of(self.places, source, metric), MAX_POINTS))
-            self._curves.put(key, known)
-        return [finite(point) for point in downsample(known[1], points)]
+        line = self.curves.lines(source, [metric])[metric]
+        curve = reduced(Curve(line.steps, line.values), points)
+        return [finite(point) for point in curve.points()]
 
 
 def params_of(db: Database, job: JobRow) -> dict[str, object]:

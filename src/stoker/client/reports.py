@@ -18,7 +18,6 @@ from stoker.core.outcome.wait_status import exit_code_of
 from stoker.core.record import Record
 from stoker.core.states import FINAL
 from stoker.errors import Error
-from stoker.results.curves import curve
 from stoker.results.table import Row
 from stoker.store import sweeps
 from stoker.store.database import Database
@@ -320,13 +319,6 @@ def _feed(files: JobFiles, source: Source, collector: Collector) -> None:
             collector.is_printed_later = _written_at(path) >= _written_at(metrics)
     for reports in new_reports(files.output(source), collector.events):
         collector.add_events(reports)
-
-
-def curve_of(files: JobFiles, source: Source, metric: str) -> list[tuple[float, float]]:
-    """The (step, value) pairs of one metric."""
-    logs = ((number, pieces(path)) for number, path in log_files(files, source))
-    events = new_reports(files.output(source), {})
-    return curve(metric, pieces(files.metrics(source.job, source.files_dir)), logs, events)
 
 
 def report_sizes(files: JobFiles, source: Source) -> tuple[int, ...]:

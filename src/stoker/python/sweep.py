@@ -128,7 +128,7 @@ class Sweep(Annotated):
 
     def curve(self, trial: int, metric: str) -> list[tuple[float, float]]:
         """Return (step, value) pairs of one metric of one trial."""
-        from stoker.client.reports import curve_of
+        from stoker.client.curve_reader import curve_of
 
         for one in self._reported():
             if one.row.trial == trial:

@@ -16,10 +16,10 @@ import sys
 import time
 
 from stoker.client.change_feed import ChangeFeed
+from stoker.client.curve_reader import curve_of
 from stoker.client.reports import (
     JobFiles,
     collect,
-    curve_of,
     has_stop,
     report_sizes,
     source_of,

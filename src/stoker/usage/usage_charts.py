@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from operator import itemgetter
 
+from stoker.core.formats.finite_values import finite
 from stoker.core.formats.time_series import (
     MEASURES,
     TICKS_PER_SECOND,
@@ -53,6 +54,13 @@ def job_trace(state_dir: str, job: int, points: int) -> dict[str, Series]:
     for kind in ("job_processes", "job_gpus"):
         found |= _series(kind, usage_history.read(state_dir, kind, str(job)), points)
     return found
+
+
+def series_json(traces: dict[str, Series]) -> dict[str, dict[str, object]]:
+    return {
+        name: {"unit": series.unit, "points": [finite(list(point)) for point in series.points]}
+        for name, series in traces.items()
+    }
 
 
 def _series(kind: str, readings: Iterable[tuple[int, Reading]], most: int) -> dict[str, Series]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from starlette.requests import Request
 
-from stoker.client.curve_cache import CurveCache
 from stoker.client.database_threads import DatabaseThreads
 from stoker.client.live_state import LiveStateReader
 from stoker.client.log_view import Renderings
@@ -24,7 +23,7 @@ class WebContext:
         self.guard = guard
         self.threads = DatabaseThreads(settings)
         self.reports = Reports(settings.state_dir)
-        self.curves = CurveCache(self.reports.places)
+        self.curves = self.reports.curves
         self.renderings = Renderings()
         self.sweeps = SweepCache(self.reports)
         self.job_tables = JobTableView(self.reports)

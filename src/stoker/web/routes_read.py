@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
@@ -11,7 +12,6 @@ from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 from stoker.client import log_view
 from stoker.client.code_views import diff_of_job
 from stoker.client.gpu_history import history_json
-from stoker.client.metric_cache import MAX_POINTS
 from stoker.client.operator_metrics import metrics_text
 from stoker.client.queue import Queue
 from stoker.client.reports import source_of_job
@@ -19,7 +19,10 @@ from stoker.core.formats.prometheus import CONTENT_TYPE
 from stoker.errors import NotFound
 from stoker.store import job_queries
 from stoker.sweep_control.clone import form_of_sweep
-from stoker.web import actions, job_view, models, usage
+from stoker.usage.usage_charts import gpu_trace as gpu_trace_of
+from stoker.usage.usage_charts import job_trace as job_trace_of
+from stoker.usage.usage_charts import series_json
+from stoker.web import actions, job_view, models
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.job_view import JobsQuery
 from stoker.web.models import ErrorAnswer
@@ -43,7 +46,7 @@ operators = APIRouter(responses=ERRORS, tags=["read"])
 JobId = Annotated[int, Path(ge=1, le=2**62)]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
 Short = Annotated[str | None, Query(max_length=2000)]
-Points = Annotated[int, Query(ge=4, le=MAX_POINTS)]
+Points = Annotated[int, Query(ge=4, le=2000)]
 StreamName = Annotated[str, Query(pattern="^(stdout|stderr)$")]
 
 
@@ -209,8 +212,7 @@ async def curve(
         row = job_queries.job(queue.db, id)
         if metric not in web.reports.metrics(row):
             return []
-        source = source_of_job(row)._replace(is_finished=False)
-        return web.reports.curve(source, metric, points)
+        return web.reports.curve(source_of_job(row), metric, points)
 
     return json_response(request, {"points": await web.threads.read(read)})
 
@@ -221,7 +223,7 @@ async def job_trace(request: Request, id: JobId, points: Points = 300) -> Respon
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         job_queries.job(queue.db, id)
-        return usage.job_trace(queue.settings.state_dir, id, points)
+        return series_json(job_trace_of(queue.settings.state_dir, id, points))
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
 
@@ -249,7 +251,8 @@ async def gpu_trace(
 
     def read(queue) -> dict[str, dict[str, object]]:  # type: ignore[no-untyped-def]
         actions.check_gpu(queue, uuid)
-        return usage.gpu_trace(queue.settings.state_dir, uuid, hours, points)
+        since = time.time() - hours * 3600
+        return series_json(gpu_trace_of(queue.settings.state_dir, uuid, since, points))
 
     return json_response(request, {"series": await web_of(request).threads.read(read)})
 
