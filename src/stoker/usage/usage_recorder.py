@@ -17,9 +17,10 @@ import sqlite3
 import sys
 import time
 
-from stoker.core.formats.activity_lines import ActivityChange
+from stoker.core.formats.activity_lines import GONE, ActivityChange
 from stoker.core.formats.activity_lines import decode as decode_change
 from stoker.core.formats.time_series import gather
+from stoker.core.gpus.gpu_time import Interval
 from stoker.core.gpus.sample import GpuSample, Sample
 from stoker.devices.sample_lines import decode
 from stoker.errors import Conflict, Error
@@ -29,7 +30,6 @@ from stoker.store.usage_history import TraceWriter, TrackRow
 from stoker.supervisor import locks
 from stoker.supervisor.job_processes import owner_of
 from stoker.supervisor.process_usage import UsageSampler
-from stoker.usage.gpu_activities import GpuActivities
 
 TRACER_LOCK = "tracer.lock"
 
@@ -37,8 +37,45 @@ _MAX_INTERVAL = 10.0  # seconds; a longer pause would show as a gap (see usage_c
 _GPU_STEPS = 2  # a reading of each GPU is stored every N steps
 _IDLE_STEPS = 12  # exit after this many steps without jobs and without samples from the daemon
 _MAX_LINE_BYTES = 1 << 20
+_MAX_UNSAVED = 10_000  # intervals, while the disk is full
 
 GpuValues = tuple[float | None, ...]  # utilization, memory, power, temperature
+
+
+class GpuActivities:
+    """The present interval of each GPU, and those that ended and are not saved yet."""
+
+    def __init__(self) -> None:
+        self._present: dict[str, Interval] = {}  # by UUID
+        self._ended: list[Interval] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._present)
+
+    def add(self, change: ActivityChange) -> None:
+        """End the present interval of a GPU, and begin the next one."""
+        before = self._present.pop(change.uuid, None)
+        if before is not None and before.since != change.at:
+            self._ended.append(before._replace(until=max(before.since, change.at)))
+            del self._ended[:-_MAX_UNSAVED]
+        if change.kind != GONE:
+            self._present[change.uuid] = Interval(
+                uuid=change.uuid,
+                since=change.at,
+                until=change.at,
+                kind=change.kind,
+                jobs=change.jobs,
+                reason=change.reason,
+                starts=change.starts,
+            )
+
+    def unsaved(self, now: float) -> list[Interval]:
+        """The intervals to save; those of the present last until now."""
+        present = [one._replace(until=max(one.since, now)) for one in self._present.values()]
+        return [*self._ended, *present]
+
+    def saved(self) -> None:
+        self._ended.clear()
 
 
 class UsageRecorder:
