@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import textwrap
+from collections.abc import Iterable
 
 from stoker.results.axis import Scale
 from stoker.results.braille_grid import Dots, Grid
-from stoker.results.figure import Figure, Panel, Series
+from stoker.results.figure import Figure, Panel, Point, Series
 
 _COLORS = ("36", "33", "35", "34", "31", "96", "95", "93")
 _BEST = "1;32"
@@ -189,27 +190,32 @@ class _Frame:
         for series in sorted(panel.series, key=lambda one: order.index(one.role)):
             self._series(dots, series, legend)
         self._letters(dots, legend)
-        if not any(self._is_visible(point) for series in panel.series for point in series.points):
+        if not any(self._spot(point) for series in panel.series for point in series.points):
             grid.put(left + 2, top + self._rows // 2, grid.fit("no data yet", width - 2))
 
-    def _is_visible(self, point: tuple[float, float]) -> bool:
-        return self._x.has(point[0]) and self._y.has(point[1])
+    def _spot(self, point: tuple[float, float]) -> tuple[float, float] | None:
+        """The place of a point; None for one that cannot be drawn."""
+        if not (self._x.has(point[0]) and self._y.has(point[1])):
+            return None
+        return self._x.place(point[0]), self._y.place(point[1])
 
     def _series(self, dots: Dots, series: Series, legend: _Legend) -> None:
         mark, ink = legend.of(series)
-        before: tuple[float, float] | None = None
-        for point in series.points:
-            if not self._is_visible(point):
-                before = None  # leave a gap
-                continue
-            spot = self._x.place(point[0]), self._y.place(point[1])
-            if series.role == "best" and series.style == "dots":
+        if series.style == "line":
+            self._line(dots, series.points, mark, ink)
+            return
+        for spot in filter(None, map(self._spot, series.points)):
+            if series.role == "best":
                 dots.put(*spot, mark, ink)
-            elif series.style == "line" and before is not None:
-                dots.line(before, spot, mark, ink)
             else:
-                dots.dot(*spot, mark, ink, fat=series.style == "dots")
-            before = spot
+                dots.dot(*spot, mark, ink, fat=True)
+
+    def _line(self, dots: Dots, points: Iterable[Point], mark: str, ink: str) -> None:
+        before: tuple[float, float] | None = None
+        for spot in map(self._spot, points):
+            if spot is not None:
+                dots.line(before or spot, spot, mark, ink)
+            before = spot  # None leaves a gap
 
     def _letters(self, dots: Dots, legend: _Legend) -> None:
         """Mark the right ends of the curves; if a cell is occupied, use an earlier point."""
@@ -218,8 +224,7 @@ class _Frame:
             if not legend.ends_with_letter(series):
                 continue
             mark, ink = legend.of(series)
-            for x, y in reversed([point for point in series.points if self._is_visible(point)]):
-                spot = self._x.place(x), self._y.place(y)
+            for spot in filter(None, map(self._spot, reversed(series.points))):
                 if dots.cell(*spot) not in taken:
                     taken.add(dots.cell(*spot))
                     dots.put(*spot, mark, ink)
@@ -228,32 +233,20 @@ class _Frame:
     def _boxes(self, dots: Dots) -> None:
         """Draw the quartiles as a box and the median as a line across."""
         for box in self._panel.boxes:
-            for end, until in ((box.low, box.high), (box.q1, box.q3)):
-                if not (self._y.has(end) and self._y.has(until)):
-                    break
-            else:
-                wide = self._x.place(box.at - 0.32), self._x.place(box.at + 0.32)
-                low, high = self._y.place(box.q1), self._y.place(box.q3)
-                middle = self._y.place(box.median)
-                for side in wide:
-                    dots.line((side, low), (side, high), "|", _FAINT)
-                for level in (low, high):
-                    dots.line((wide[0], level), (wide[1], level), "-", _FAINT)
-                dots.line((wide[0], middle), (wide[1], middle), "=", _FAINT)
+            if not all(map(self._y.has, (box.low, box.q1, box.median, box.q3, box.high))):
+                continue
+            wide = self._x.place(box.at - 0.32), self._x.place(box.at + 0.32)
+            low, middle, high = map(self._y.place, (box.q1, box.median, box.q3))
+            for side in wide:
+                dots.line((side, low), (side, high), "|", _FAINT)
+            for level, mark in ((low, "-"), (high, "-"), (middle, "=")):
+                dots.line((wide[0], level), (wide[1], level), mark, _FAINT)
 
     def _fills(self, dots: Dots) -> None:
         """Draw the edges of the bands; of more than a few, they would hide the lines."""
         for fill in self._panel.fills[:_MOST_FILLS]:
             for points in (fill.low, fill.high):
-                before: tuple[float, float] | None = None
-                for point in points:
-                    if not self._is_visible(point):
-                        before = None
-                        continue
-                    spot = self._x.place(point[0]), self._y.place(point[1])
-                    if before is not None:
-                        dots.line(before, spot, ".", _FAINT)
-                    before = spot
+                self._line(dots, points, ".", _FAINT)
 
     def _axes(self, dots: Dots, left: int, top: int, width: int) -> None:
         grid = self._grid
