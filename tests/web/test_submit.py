@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from stoker.web.batch_form import looks_like_gpupeasy
 from tests.environments import layouts
 from tests.web.site import Site
 
@@ -251,54 +250,6 @@ def test_batch_with_an_invalid_line_queues_no_job(site: Site, line: str) -> None
 def test_batch_without_a_job_is_a_usage_error(site: Site) -> None:
     for text in ("", "# nothing\n", "\n\n"):
         assert site.post("/api/batch", {"text": text}).status == 400
-
-
-def test_batch_in_the_format_of_gpupeasy_is_queued(site: Site, tmp_path: Path) -> None:
-    text = """
-    first ;; one.out ;; echo 'a  b'
-        $HOME ;;;
-    second;;two.out;;printf %s x;;;
-    """
-    reply = site.post("/api/batch", {"text": text, "cwd": str(tmp_path), "gpus": 0})
-    assert reply.status == 201, reply
-    one, two = reply.json["jobs"]
-    site.lab.wait(one, two)
-    assert (tmp_path / "one.out").read_text() == "a b $HOME\n"
-    assert (tmp_path / "two.out").read_text() == "x"
-    assert site.lab.job(one)["name"] == "first"
-    again = site.post("/api/batch", {"text": text, "cwd": str(tmp_path), "gpus": 0})
-    assert again.status == 400
-    error = again.json["error"]["message"]
-    assert error.startswith("There were 2 errors.")
-    assert "Error in job: first: Output file already exists: one.out" in error
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("a;;b;;;", "Malformed job: a;;b"),
-        ("a;;a.out;;echo 'open;;;", "Error in job: a: No closing quotation"),
-        ("a;;no/folder/a.out;;true;;;", "Could not open output file: no/folder/a.out"),
-        ("a;;/etc/cron.d/x;;true;;;", "neither in the job's folder nor in your home"),
-        ("a;;../../../etc/x;;true;;;", "neither in the job's folder nor in your home"),
-        ("a;;x.out;;true;;;b;;x.out;;true", "Error in job: b: Output file already exists: x.out"),
-    ],
-)
-def test_gpupeasy_batch_with_an_invalid_job_queues_no_job(
-    site: Site, tmp_path: Path, text: str, message: str
-) -> None:
-    before = site.overview()["counts"]
-    reply = site.post("/api/batch", {"text": f"ok;;ok.out;;true;;;{text}", "cwd": str(tmp_path)})
-    assert reply.status == 400
-    assert message in reply.json["error"]["message"]
-    assert site.overview()["counts"] == before
-
-
-def test_shell_case_statement_is_not_taken_for_gpupeasy_format() -> None:
-    assert not looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
-    assert not looks_like_gpupeasy("echo a; echo b")
-    assert looks_like_gpupeasy("a;;o;;c")
-    assert looks_like_gpupeasy("a;;o;;c;;;broken")
 
 
 @pytest.mark.parametrize(

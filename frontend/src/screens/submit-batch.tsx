@@ -51,9 +51,6 @@ export function BatchForm() {
     <SubmitForm onSubmit={submit} error={error ?? preview.error}>
       <div>
         <Area form={form} name="text" label="Jobs" rows={10} placeholder={EXAMPLE} required />
-        <p class="dim hint">
-          The GPUPeasy format also works: <code>name ;; outfile ;; command ;;; name ;; …</code>
-        </p>
         <Resources form={form} />
         <EnvironmentNote />
         <SubmitRow form={form} error={error} isDisabled={isBusy || !preview.total}>

@@ -36,8 +36,7 @@ class NewJob(SingleOptions):
 
 
 class NewBatch(SingleOptions):
-    text: str = Field(description="one job per line, or name ;; outfile ;; command ;;; ...")
-    format: Literal["auto", "lines", "gpupeasy"] = "auto"
+    text: str = Field(description="one job per line")
     dry_run: bool = False
 
 
