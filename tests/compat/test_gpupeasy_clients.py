@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from stoker.compat.gpupeasy import devices, files, forms
+from stoker.compat.gpupeasy import app, html_pages, job_text
 from tests.compat.gpupeasy_lab import PeasyLab, Reply, port_of, send_request, stop
 from tests.lab import wait_until
 
@@ -23,7 +23,7 @@ def lab(tmp_path: Path) -> Iterator[PeasyLab]:
     lab.close()
 
 
-@pytest.mark.parametrize("module", [devices, files, forms])
+@pytest.mark.parametrize("module", [app, html_pages, job_text])
 def test_docstring_examples_are_correct(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 
@@ -69,7 +69,7 @@ def test_multipart_form_without_a_boundary_is_an_error(shared: PeasyLab, kind: s
              b'--X\r\nContent-Disposition: form-data; name="a\r\n\r\nx', b"--X\r\n" * 1000],
 )  # fmt: skip
 def test_truncated_multipart_form_is_harmless(body: bytes) -> None:
-    assert "jobList" not in forms.fields_of("multipart/form-data; boundary=X", body)
+    assert "jobList" not in app.fields_of("multipart/form-data; boundary=X", body)
 
 
 def test_allowed_methods_are_listed_as_by_flask(shared: PeasyLab) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from stoker.compat.gpupeasy import html_pages
+from stoker.compat.gpupeasy import html_pages, job_text
 from stoker.compat.gpupeasy.app import Entry, Request, as_json, html, redirect
-from stoker.compat.gpupeasy.assets import SCRIPT, STYLE
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.core.formats import gpupeasy_text
-from stoker.core.formats.gpupeasy_text import TextJob, error_in
+from stoker.compat.gpupeasy.html_pages import Html
+from stoker.compat.gpupeasy.job_text import TextJob, error_in
 
 _MAX_SHOWN = 200
 _DEFAULT_LINES = "20"
@@ -48,12 +48,12 @@ class Gui:
             ("POST", "/canceljob/{id}", lambda _, id: self._change("canceljob", id)),
             ("POST", "/rerunjob/{id}", lambda _, id: self._change("rerunjob", id)),
             ("POST", "/setpriority/{id}", self._prioritize),
-            ("POST", "/adddevice", lambda request: self._change_device("adddevice", request)),
-            ("POST", "/removedevice", lambda request: self._change_device("removedevice", request)),
-            ("POST", "/pausescheduler", lambda _: self._change("pausescheduler")),
-            ("POST", "/resumescheduler", lambda _: self._change("resumescheduler")),
-            ("GET", "/static/style.css", lambda _: Response(STYLE, media_type="text/css")),
-            ("GET", "/static/refresh.js", lambda _: Response(SCRIPT, media_type="text/javascript")),
+            *(
+                ("POST", f"/{name}", partial(self._change_all, name))
+                for name in ("adddevice", "removedevice", "pausescheduler", "resumescheduler")
+            ),
+            ("GET", "/static/style.css", lambda _: _file("style.css", "text/css")),
+            ("GET", "/static/refresh.js", lambda _: _file("refresh.js", "text/javascript")),
         ]
 
     def answer(self, request: Request, work: Callable[[], Response]) -> Response:
@@ -75,7 +75,7 @@ class Gui:
             is_paused = False
         return html(html_pages.index(_messages(request), parts, is_paused))
 
-    def _list(self, name: str) -> str:
+    def _list(self, name: str) -> Html:
         try:
             found = self._backend.get(name, limit=_MAX_SHOWN)
         except Unreachable as error:
@@ -84,7 +84,7 @@ class Gui:
             return html_pages.error_box("GPUPeasy scheduler server returned an error")
         return html_pages.job_list(found["value"], _EMPTY[name], found.get("hidden", 0))
 
-    def _devices(self) -> str:
+    def _devices(self) -> Html:
         try:
             running = self._backend.get("deviceutilization")
             names = self._backend.get("availabledevices")
@@ -95,19 +95,17 @@ class Gui:
         return html_pages.devices(names["value"], running["value"])
 
     def _job(self, request: Request, id: str) -> Response:
-        messages = _messages(request)
+        last = request.query.get("lastN", _DEFAULT_LINES)
         try:
             found = self._backend.get("jobdetails", id)
-            if found["status"] != "successful":
-                error = {"errorMessage": f"Job ({id}) not found in backend"}
-                return html(html_pages.job_page(error, None, None, _DEFAULT_LINES))
-            last = request.query.get("lastN", _DEFAULT_LINES)
-            log = self._backend.get("joblog", id, lastN=last)["value"]
-        except Unreachable as error:
-            return html(
-                html_pages.job_page({"errorMessage": str(error)}, None, None, _DEFAULT_LINES)
-            )
-        return html(html_pages.job_page(messages, found["value"], log, last))
+            if found["status"] == "successful":
+                log = self._backend.get("joblog", id, lastN=last)["value"]
+                page = html_pages.job_page(_messages(request), found["value"], log, last)
+                return html(page)
+            error = f"Job ({id}) not found in backend"
+        except Unreachable as unreachable:
+            error = str(unreachable)
+        return html(html_pages.job_page({"errorMessage": error}, None))
 
     def _load_log(self, request: Request) -> Response:
         fields = request.form()
@@ -127,14 +125,20 @@ class Gui:
         fields = request.form()
         if "jobList" not in fields:
             return as_json({"status": "failed", "message": "jobList is required"}, 400)
-        lines = list(gpupeasy_text.jobs_in(fields["jobList"]))
+        lines = list(job_text.jobs_in(fields["jobList"]))
         if not lines:
             return _error("No jobs were submitted (or incorrect syntax)")
         errors = [line.error for line in lines]
-        response = self._submit(lines, is_dry_run=any(errors))
-        for index, error in zip(_valid(lines), response.get("errors") or (), strict=False):
+        valid = [index for index, error in enumerate(errors) if error is None]
+        jobs = [lines[index].as_json() for index in valid]
+        data = {"jobs": jobs, "dryRun": len(valid) < len(lines)}
+        response = self._backend.post("addnewjobs", data=data)
+        for index, error in zip(valid, response.get("errors") or (), strict=False):
             if error is not None:
-                errors[index] = error_in(lines[index].name, _in_batch(error))
+                # The message of the original's page for a batch.
+                common = "Output file already exists or common to multiple jobs: "
+                error = error.replace("Output file already exists: ", common, 1)
+                errors[index] = error_in(lines[index].name, error)
         found = [error for error in errors if error]
         if found:
             text = "".join(f"{error}\n\n" for error in found)
@@ -143,53 +147,35 @@ class Gui:
             return _error(str(response["message"]))
         return redirect("/", {"infoMessage": "Jobs successfully passed onto scheduler.\n"})
 
-    def _submit(self, lines: list[TextJob], is_dry_run: bool) -> Any:
-        """Submit the valid jobs at once; with a dry run, only check them for errors."""
-        data = [
-            {"jobName": line.name, "outFile": line.out, "jobCommand": line.argv}
-            for line in lines
-            if line.error is None
-        ]
-        return self._backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
-
     def _test_command(self, request: Request) -> Response:
         """Parse one command, or a job list as in later versions of the original."""
         text = request.form().get("jobCommand")
         if text is None:
             return as_json({"status": "failed", "message": "jobCommand is required"}, 400)
-        result: dict[str, Any]
-        if not gpupeasy_text.one_line(text):
-            result = {
-                "status": "failed",
-                "commandList": [],
-                "errorMessage": "Command string cannot be emtpy",
-            }
-        elif gpupeasy_text.has_fields(text):
-            result = _parsed_list(list(gpupeasy_text.jobs_in(text)))
+        result: dict[str, Any] = {"status": "failed", "commandList": []}
+        if not job_text.one_line(text):
+            result["errorMessage"] = "Command string cannot be emtpy"
+        elif job_text.has_fields(text):
+            result = _parsed_list(list(job_text.jobs_in(text)))
         else:
             try:
-                words = gpupeasy_text.split_command(gpupeasy_text.one_line(text))
+                words = job_text.split_command(job_text.one_line(text))
                 result = {"status": "successful", "commandList": words}
             except ValueError as error:
-                result = {"status": "failed", "commandList": [], "errorMessage": str(error)}
+                result["errorMessage"] = str(error)
         return redirect("/batchaddjobs", result)
 
     def _prioritize(self, request: Request, id: str) -> Response:
         data = {"priority": request.form().get("priority", "")}
-        return _redirect_with_result(
-            self._backend.post("setpriority", id, data=data), f"/jobinfo/{_id(id)}"
-        )
+        return _redirect_with_result(self._backend.post("setpriority", id, data=data), id)
 
-    def _change(self, action: str, id: str | None = None) -> Response:
-        if id is None:
-            return _redirect_with_result(self._backend.post(action), "/")
+    def _change(self, action: str, id: str) -> Response:
         result = self._backend.post(action, id)
-        return _redirect_with_result(result, f"/jobinfo/{_id(str(result.get('jobID', id)))}")
+        return _redirect_with_result(result, str(result.get("jobID", id)))
 
-    def _change_device(self, action: str, request: Request) -> Response:
-        return _redirect_with_result(
-            self._backend.post(action, data={"device": request.form().get("device")}), "/"
-        )
+    def _change_all(self, action: str, request: Request) -> Response:
+        data = {"device": request.form().get("device")}
+        return _redirect_with_result(self._backend.post(action, data=data))
 
 
 def _messages(request: Request) -> dict[str, Any]:
@@ -214,24 +200,16 @@ def _parsed_list(lines: list[TextJob]) -> dict[str, Any]:
     return result
 
 
-def _valid(lines: list[TextJob]) -> list[int]:
-    return [index for index, line in enumerate(lines) if line.error is None]
-
-
-def _in_batch(error: str) -> str:
-    """The message of the original's page for a batch."""
-    common = "Output file already exists or common to multiple jobs: "
-    return error.replace("Output file already exists: ", common, 1)
-
-
 def _error(text: str) -> Response:
     return redirect("/", {"errorMessage": text})
 
 
-def _redirect_with_result(result: dict[str, Any], path: str) -> Response:
+def _redirect_with_result(result: dict[str, Any], id: str | None = None) -> Response:
+    """To the page of the job, or to the main page."""
+    path = "/" if id is None else f"/jobinfo/{id if id.isascii() and id.isdigit() else 0}"
     kind = "successMessage" if result.get("status") == "successful" else "errorMessage"
     return redirect(path, {kind: str(result.get("message", ""))})
 
 
-def _id(text: str) -> str:
-    return text if text.isascii() and text.isdigit() else "0"
+def _file(name: str, kind: str) -> Response:
+    return Response(html_pages.page_file(name), media_type=kind)

@@ -9,13 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import zip_longest
 
 from stoker.compat.foreground.entry import open_closed_streams
 from stoker.compat.gpupeasy.client import Backend, Unreachable
-from stoker.compat.gpupeasy.devices import split_device_list
 from stoker.compat.gpupeasy.event_log import NAME, EventLog
-from stoker.core.formats.gpupeasy_text import error_in, jobs_in
+from stoker.compat.gpupeasy.job_text import error_in, jobs_in
+from stoker.compat.gpupeasy.jobs import split_device_list
 from stoker.core.record import Record
 from stoker.devices.discovery import find_devices
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
@@ -120,85 +119,49 @@ def _parser() -> argparse.ArgumentParser:
         description="Run jobs on GPUs over HTTP. Compatible with GPUPeasy, run by Stoker.",
     )
     verbs = parser.add_subparsers(dest="verb", metavar="command", required=True)
+
     server = verbs.add_parser("server", help="accept jobs over HTTP and run them")
-    server.add_argument(
-        "--gpus",
-        metavar="LIST",
-        help="devices separated by `;`, each as for CUDA_VISIBLE_DEVICES: '0;1;2,3' "
-        "(default: the devices of the last server in DIR, else all GPUs, else 0;1;2)",
-    )
-    server.add_argument(
-        "--jobs-per-gpu",
-        metavar="N",
-        type=int,
-        default=1,
-        help="jobs at a time on each device (default: 1)",
-    )
-    server.add_argument("--logdir", metavar="DIR", help="folder of logs.out and of the queue")
-    server.add_argument(
-        "--queue-limit",
-        metavar="N",
-        type=int,
-        default=_QUEUE_LIMIT,
-        help="maximum number of waiting jobs; 0: no limit (default: 1000)",
-    )
+    option = server.add_argument
+    text = "devices separated by `;`, each as for CUDA_VISIBLE_DEVICES: '0;1;2,3' "
+    text += "(default: the devices of the last server in DIR, else all GPUs, else 0;1;2)"
+    option("--gpus", metavar="LIST", help=text)
+    text = "jobs at a time on each device (default: 1)"
+    option("--jobs-per-gpu", metavar="N", type=int, default=1, help=text)
+    option("--logdir", metavar="DIR", help="folder of logs.out and of the queue")
+    text = "maximum number of waiting jobs; 0: no limit (default: %(default)s)"
+    option("--queue-limit", metavar="N", type=int, default=_QUEUE_LIMIT, help=text)
     _add_listen_options(server, SERVER_PORT)
+
     gui = verbs.add_parser("gui", help="serve the web page of a server")
     _add_listen_options(gui, GUI_PORT)
     _add_backend(gui)
+
     batch = verbs.add_parser("submit", help="submit a file of jobs (.esy, .peasy) to a server")
-    batch.add_argument(
-        "file", help="file of jobs `name ;; outfile ;; command`, separated by `;;;` (-: stdin)"
-    )
+    text = "file of jobs `name ;; outfile ;; command`, separated by `;;;` (-: stdin)"
+    batch.add_argument("file", help=text)
     _add_backend(batch)
     return parser
 
 
 def _add_backend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--backend-host",
-        metavar="ADDRESS",
-        default=_LOOPBACK,
-        help=f"address of the server (default: {_LOOPBACK})",
-    )
-    parser.add_argument(
-        "--backend-port",
-        metavar="N",
-        type=int,
-        default=SERVER_PORT,
-        help=f"port of the server (default: {SERVER_PORT})",
-    )
-    parser.add_argument(
-        "--backend-token-file", metavar="FILE", help="file with the token of the server"
-    )
+    option = parser.add_argument
+    text = "address of the server (default: %(default)s)"
+    option("--backend-host", metavar="ADDRESS", default=_LOOPBACK, help=text)
+    text = "port of the server (default: %(default)s)"
+    option("--backend-port", metavar="N", type=int, default=SERVER_PORT, help=text)
+    option("--backend-token-file", metavar="FILE", help="file with the token of the server")
 
 
 def _add_listen_options(parser: argparse.ArgumentParser, port: int) -> None:
-    parser.add_argument(
-        "--port",
-        metavar="N",
-        type=int,
-        default=port,
-        help="port to listen on (default: %(default)s; 0: any free port)",
-    )
-    parser.add_argument(
-        "--host",
-        metavar="ADDRESS",
-        default=_LOOPBACK,
-        help="address to listen on (default: %(default)s); others need --token-file",
-    )
-    parser.add_argument(
-        "--token-file",
-        metavar="FILE",
-        help="accept clients that send the token in FILE; created if missing",
-    )
-    parser.add_argument(
-        "--allow-host",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="also accept requests for this NAME or NAME:PORT",
-    )
+    option = parser.add_argument
+    text = "port to listen on (default: %(default)s; 0: any free port)"
+    option("--port", metavar="N", type=int, default=port, help=text)
+    text = "address to listen on (default: %(default)s); others need --token-file"
+    option("--host", metavar="ADDRESS", default=_LOOPBACK, help=text)
+    text = "accept clients that send the token in FILE; created if missing"
+    option("--token-file", metavar="FILE", help=text)
+    text = "also accept requests for this NAME or NAME:PORT"
+    option("--allow-host", metavar="NAME", action="append", default=[], help=text)
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -211,7 +174,7 @@ def serve(
     from stoker.compat.gpupeasy.server import Server
 
     listening = _bind(options)  # first, so that a failure creates no files
-    token = _token(options)
+    token = load_token(options.token_file) if options.token_file else None
     settings = load_settings()
     folder = os.path.abspath(logdir or os.path.join(settings.state_dir, "gpupeasy"))
     if logdir is None:
@@ -287,7 +250,8 @@ def show(options: ListenOptions, backend: Backend) -> int:
 
     listening = _bind(options)
     _catch_signals()
-    with _serving(options, listening, _token(options), Gui(backend)):
+    token = load_token(options.token_file) if options.token_file else None
+    with _serving(options, listening, token, Gui(backend)):
         _print(f"GPUPeasy gui on {listening.link}")
         while _wait_for_signal() == signal.SIGUSR1:
             pass
@@ -304,14 +268,7 @@ def submit(backend: Backend, path: str) -> int:
             lines = list(jobs_in(file.read()))
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
-    data = [
-        {
-            "jobName": line.name,
-            "outFile": line.out and os.path.abspath(line.out),
-            "jobCommand": line.argv,
-        }
-        for line in lines
-    ]
+    data = [line._replace(out=line.out and os.path.abspath(line.out)).as_json() for line in lines]
     is_dry_run = any(line.error for line in lines)
     try:
         response = backend.post("addnewjobs", data={"jobs": data, "dryRun": is_dry_run})
@@ -324,11 +281,9 @@ def submit(backend: Backend, path: str) -> int:
     errors = response.get("errors")
     if errors is None:  # not about one of the jobs
         raise UsageError(str(response["message"]), "no job was submitted")
-    for line, refusal in zip_longest(lines, errors):
-        syntax_error = line.error if line is not None else None
-        if syntax_error or refusal:
-            name = line.name if line is not None else ""
-            print(syntax_error or error_in(name, refusal), file=sys.stderr)
+    for line, refusal in zip(lines, errors, strict=False):
+        if line.error or refusal:
+            print(line.error or error_in(line.name, refusal), file=sys.stderr)
     raise UsageError("no job was submitted")
 
 
@@ -346,10 +301,6 @@ def _bind(options: ListenOptions) -> ServerSockets:
             "add --token-file FILE, or use 127.0.0.1 and `ssh -L` from other machines",
         )
     return listen(addresses, [options.port], "choose another port with --port N")
-
-
-def _token(options: ListenOptions) -> str | None:
-    return None if options.token_file is None else load_token(options.token_file)
 
 
 @contextmanager

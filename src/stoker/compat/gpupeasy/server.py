@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 
 from starlette.responses import Response
 
 from stoker.compat.gpupeasy.app import Entry, Request, as_json
 from stoker.compat.gpupeasy.event_log import EventLog
-from stoker.compat.gpupeasy.service import Service
+from stoker.compat.gpupeasy.jobs import InvalidSubmission
+from stoker.compat.gpupeasy.service import JobNotFound, Service
+from stoker.core.states import FINAL
 from stoker.errors import Error
 from stoker.settings import Settings
 
 _NO_LIMIT = 10**9
+_FAILED = tuple(state for state in FINAL if state != "done")
 
 
 class Server:
@@ -22,33 +26,44 @@ class Server:
         self._log = log
         self._limit = limit
         self._local = threading.local()
-        self.routes: list[Entry] = [
-            ("GET", "/availabledevices", lambda _: as_json(self.service.devices())),
-            ("GET", "/deviceutilization", lambda _: as_json(self.service.running())),
-            ("GET", "/scheduledjobs", lambda req: as_json(self.service.scheduled(_limit(req)))),
-            ("GET", "/successfuljobs", lambda req: as_json(self.service.succeeded(_limit(req)))),
-            ("GET", "/failedjobs", lambda req: as_json(self.service.failed(_limit(req)))),
-            ("GET", "/jobinfo/{id}", lambda _, id: as_json(self.service.info(id))),
-            ("POST", "/addnewjob", lambda req: as_json(self.service.add(req.json()))),
+        # The handlers get the service of their thread, the request, and the ID in the path.
+        handlers: list[tuple[str, str, Callable[..., object]]] = [
+            ("GET", "/availabledevices", lambda service, _: service.devices()),
+            ("GET", "/deviceutilization", lambda service, _: service.running()),
+            ("GET", "/scheduledjobs", lambda service, req: service.scheduled(_limit(req))),
+            ("GET", "/successfuljobs", lambda service, req: service.finished(_limit(req), "done")),
+            ("GET", "/failedjobs", lambda service, req: service.finished(_limit(req), *_FAILED)),
+            ("GET", "/jobinfo/{id}", lambda service, _, id: service.info(id)),
+            ("POST", "/addnewjob", lambda service, req: service.add(req.json())),
             # -- not in the original --
-            ("POST", "/addnewjobs", lambda req: as_json(self.service.add_all(req.json()))),
-            ("GET", "/jobdetails/{id}", lambda _, id: as_json(self.service.details(id))),
-            ("GET", "/joblog/{id}",
-             lambda req, id: as_json(self.service.log(id, None, _last(req)))),
+            ("POST", "/addnewjobs", lambda service, req: service.add_all(req.json())),
+            ("GET", "/jobdetails/{id}", lambda service, _, id: service.details(id)),
+            ("GET", "/joblog/{id}", lambda service, req, id: service.log(id, "", _last(req))),
             ("GET", "/joblog",
-             lambda req: as_json(self.service.log(None, req.query.get("outFile"), _last(req)))),
-            ("POST", "/canceljob/{id}", lambda _, id: as_json(self.service.cancel(id))),
-            ("POST", "/rerunjob/{id}", lambda _, id: as_json(self.service.rerun(id))),
+             lambda service, req: service.log(None, req.query.get("outFile", ""), _last(req))),
+            ("POST", "/canceljob/{id}", lambda service, _, id: service.cancel(id)),
+            ("POST", "/rerunjob/{id}", lambda service, _, id: service.rerun(id)),
             ("POST", "/setpriority/{id}",
-             lambda req, id: as_json(self.service.prioritize(id, _field(req, "priority")))),
-            ("POST", "/adddevice",
-             lambda req: as_json(self.service.add_device(_field(req, "device")))),
+             lambda service, req, id: service.prioritize(id, _field(req, "priority"))),
+            ("POST", "/adddevice", lambda service, req: service.add_device(_field(req, "device"))),
             ("POST", "/removedevice",
-             lambda req: as_json(self.service.remove_device(_field(req, "device")))),
-            ("POST", "/pausescheduler", lambda _: as_json(self.service.pause(True))),
-            ("POST", "/resumescheduler", lambda _: as_json(self.service.pause(False))),
-            ("GET", "/serverinfo", lambda _: as_json(self.service.about())),
+             lambda service, req: service.remove_device(_field(req, "device"))),
+            ("POST", "/pausescheduler", lambda service, _: service.pause(True)),
+            ("POST", "/resumescheduler", lambda service, _: service.pause(False)),
+            ("GET", "/serverinfo", lambda service, _: service.about()),
         ]  # fmt: skip
+        self.routes: list[Entry] = [
+            (method, path, partial(self._handle, handler)) for method, path, handler in handlers
+        ]
+
+    def _handle(self, handler: Callable[..., object], request: Request, id: str = "") -> Response:
+        try:
+            return as_json(handler(self.service, request, *([id] if id else [])))
+        except JobNotFound:
+            missing = {"value": {}, "message": f"Job (jobid :{id[:40]}) not found"}
+            return as_json({"status": "failed", **missing})
+        except InvalidSubmission as refused:
+            return as_json({"status": "failed", "message": str(refused)})
 
     @property
     def service(self) -> Service:

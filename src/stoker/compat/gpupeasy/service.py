@@ -5,30 +5,22 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from stoker import __version__
 from stoker.client import views
 from stoker.client.queue import Queue, current_context
-from stoker.compat.gpupeasy import files, jobs
+from stoker.compat.gpupeasy import jobs
 from stoker.compat.gpupeasy.daemon import MODULE, READY
-from stoker.compat.gpupeasy.devices import split_device_list
 from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import (
     InvalidSubmission,
     PeasySubmission,
     return_code,
     shown_out,
+    split_device_list,
     status_of,
-)
-from stoker.compat.gpupeasy.responses import (
-    Response,
-    brief,
-    command,
-    failed,
-    listed,
-    missing,
-    successful,
 )
 from stoker.core.formats.byte_text import to_bytes
 from stoker.core.job_settings import JobSettings
@@ -39,18 +31,37 @@ from stoker.errors import Error
 from stoker.settings import Settings
 from stoker.store import changes, edits, job_queries, meta, named_devices
 from stoker.store.job_queries import JobRow
+from stoker.store.named_devices import NamedDevices
 from stoker.store.output_columns import literal_path
 from stoker.store.submit import Submission
 from stoker.supervisor.logs import job_folder
 
 _ALL = 10**9
-_UNSUCCESSFUL = tuple(state for state in FINAL if state != "done")
 _MAX_COPIES = 1000
 _MAX_DEVICES = 1000
 _READY_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 # Concurrent submissions must keep the order of their IDs and must not exceed the limit.
 _submitting = threading.Lock()
+
+
+Response = dict[str, Any]
+
+
+class JobNotFound(Exception):
+    pass
+
+
+def successful(**fields: object) -> Response:
+    return {"status": "successful", **fields}
+
+
+def failed(message: str, **fields: object) -> Response:
+    return {"status": "failed", "message": message, **fields}
+
+
+def _brief(row: JobRow) -> Response:
+    return {"jobID": row.id, "jobName": row.name, "jobCommand": " ".join(row.argv)}
 
 
 class PeasyQueue(Queue):
@@ -61,7 +72,10 @@ class PeasyQueue(Queue):
 
 
 class Service:
-    """One per thread, because a database connection belongs to the thread that opened it."""
+    """One per thread, because a database connection belongs to the thread that opened it.
+
+    Methods raise JobNotFound for an unknown ID, and InvalidSubmission.
+    """
 
     def __init__(self, settings: Settings, log: EventLog, limit: int) -> None:
         self._queue = PeasyQueue(settings)
@@ -75,47 +89,46 @@ class Service:
     # -- lists ---------------------------------------------------------------------------------
 
     def devices(self) -> Response:
-        return successful(
-            value=list((named_devices.read(self._db) or named_devices.NamedDevices()).names_in_use)
-        )
+        return successful(value=list(self._devices.names_in_use))
+
+    @property
+    def _devices(self) -> NamedDevices:
+        return named_devices.read(self._db) or NamedDevices()
 
     def running(self) -> Response:
-        rows = job_queries.jobs_in_states(self._db, ACTIVE, _ALL)
-        rows.sort(key=lambda row: row.attempt or 0)
-        return successful(value=[{**brief(row), "gpu": self._gpu(row)} for row in rows])
+        rows = self._rows(ACTIVE, lambda row: row.attempt or 0)
+        return successful(value=[{**_brief(row), "gpu": self._gpu(row)} for row in rows])
 
     def scheduled(self, limit: int = _ALL) -> Response:
-        rows = job_queries.jobs_in_states(self._db, WAITING, _ALL)
-        rows.sort(key=lambda row: (-row.priority, row.id))
-        return listed([brief(row) for row in rows[:limit]], len(rows) - limit)
+        rows = self._rows(WAITING, lambda row: (-row.priority, row.id))
+        return _listed([_brief(row) for row in rows[:limit]], len(rows) - limit)
 
-    def succeeded(self, limit: int = _ALL) -> Response:
-        return self._finished(("done",), limit)
-
-    def failed(self, limit: int = _ALL) -> Response:
-        return self._finished(_UNSUCCESSFUL, limit)
-
-    def _finished(self, states: tuple[str, ...], limit: int) -> Response:
-        rows = job_queries.jobs_in_states(self._db, states, _ALL)
-        rows.sort(key=lambda row: (row.ended_at or 0.0, row.id))
+    def finished(self, limit: int, *states: str) -> Response:
+        """The newest jobs, oldest first."""
+        rows = self._rows(states, lambda row: (row.ended_at or 0.0, row.id))
         newest = rows[-limit:] if limit else []
-        found = [{**brief(row), "returnCode": return_code(row)} for row in newest]
-        return listed(found, len(rows) - limit)
+        found = [{**_brief(row), "returnCode": return_code(row)} for row in newest]
+        return _listed(found, len(rows) - limit)
+
+    def _rows(self, states: Iterable[str], key: Callable[[JobRow], Any]) -> list[JobRow]:
+        return sorted(job_queries.jobs_in_states(self._db, tuple(states), _ALL), key=key)
+
+    def _newest_first(self, limit: int = _ALL) -> list[JobRow]:
+        states = (*ACTIVE, *FINAL, *WAITING)
+        return job_queries.jobs_in_states(self._db, states, limit, newest_first=True)
 
     def _gpu(self, row: JobRow) -> str:
-        known = (named_devices.read(self._db) or named_devices.NamedDevices()).all_names
-        return ",".join(known[number] for number in row.devices if number < len(known))
+        names = self._devices.all_names
+        return ",".join(names[number] for number in row.devices if number < len(names))
 
     # -- one job -------------------------------------------------------------------------------
 
     def info(self, id: str) -> Response:
         row = self._find(id)
-        if row is None:
-            return missing(id)
         value = {
             "jobid": row.id,
             "jobName": row.name,
-            "jobCommand": command(row),
+            "jobCommand": " ".join(row.argv),
             "outFile": shown_out(row),
             "status": status_of(row),
             "returnCode": return_code(row),
@@ -125,8 +138,6 @@ class Service:
     def details(self, id: str) -> Response:
         """All details of a job; `info` has the keys of the original only."""
         row = self._find(id)
-        if row is None:
-            return missing(id)
         value = {
             **self.info(id)["value"],
             "argv": list(row.argv),
@@ -145,37 +156,32 @@ class Service:
         }
         return successful(message={}, value=value)
 
-    def log(self, id: str | None, out: str | None, last: str) -> Response:
+    def log(self, id: str | None, out: str, last: str) -> Response:
         """The last lines of the output of a job; never of another file."""
-        row = self._find(id) if id is not None else self._find_by_output(out or "")
+        try:
+            row = jobs.find_by_output(out, self._newest_first()) if id is None else self._find(id)
+        except JobNotFound:
+            row = None
         if row is None:
-            name = out if id is None else id
-            return {"status": "failed", "missing": True, "value": f"File not found: {name or ''}"}
+            return _missing_file(out if id is None else id)
         try:
             count = abs(int(last)) if len(last) < 10 else _ALL
         except ValueError:
             return {"status": "failed", "value": f"lastN is not a number: {last[:40]}"}
         try:
-            return successful(value=files.last_lines(row.stdout or "", count))
+            return successful(value=jobs.last_lines(row.stdout or "", count))
         except FileNotFoundError:
-            name = shown_out(row)
-            return {"status": "failed", "missing": True, "value": f"File not found: {name}"}
+            return _missing_file(shown_out(row))
         except OSError:
             return {"status": "failed", "value": f"Could not read file: {shown_out(row)}\n"}
 
-    def _find_by_output(self, out: str) -> JobRow | None:
-        rows = job_queries.jobs_in_states(
-            self._db, (*ACTIVE, *FINAL, *WAITING), _ALL, newest_first=True
-        )
-        return files.find_by_output(out, rows)
-
-    def _find(self, id: str) -> JobRow | None:
-        if not (id.isascii() and id.isdigit() and len(id) < 18):
-            return None
-        try:
-            return job_queries.job(self._db, int(id))
-        except Error:
-            return None
+    def _find(self, id: str) -> JobRow:
+        if id.isascii() and id.isdigit() and len(id) < 18:
+            try:
+                return job_queries.job(self._db, int(id))
+            except Error:
+                pass
+        raise JobNotFound
 
     # -- submitting ----------------------------------------------------------------------------
 
@@ -184,11 +190,8 @@ class Service:
             return failed("No JSON data was found")
         if not isinstance(data, dict) or "job" not in data:
             return failed("Key 'job' not found")
-        try:
-            with _submitting:
-                ids = self._submit([self._checked(jobs.parse_submission(data["job"]), set())])
-        except InvalidSubmission as refused:
-            return failed(str(refused))
+        with _submitting:
+            ids = self._submit([_checked(data["job"], set())])
         return successful(message="Job added successfully", jobID=ids[0])
 
     def add_all(self, data: object) -> Response:
@@ -201,30 +204,22 @@ class Service:
         with _submitting:
             for job in data["jobs"]:
                 try:
-                    found.append(self._checked(jobs.parse_submission(job), taken))
+                    found.append(_checked(job, taken))
                     errors.append(None)
                 except InvalidSubmission as refused:
                     errors.append(str(refused))
             if any(errors) or not found:
-                return {**failed("No jobs were submitted"), "errors": errors}
+                return failed("No jobs were submitted", errors=errors)
             if data.get("dryRun"):
                 return successful(message="Nothing was submitted", jobIDs=[])
             try:
                 ids = self._submit(found)
             except InvalidSubmission as refused:
-                if refused.index is None:  # not about one of the jobs
-                    return failed(str(refused))
+                if refused.index is None:
+                    raise  # not about one of the jobs
                 errors[refused.index] = str(refused)
-                return {**failed("No jobs were submitted"), "errors": errors}
+                return failed("No jobs were submitted", errors=errors)
         return successful(message="Jobs added successfully", jobIDs=ids)
-
-    def _checked(self, job: PeasySubmission, others: set[tuple[str, str]]) -> PeasySubmission:
-        """Check the output file; `others` are the files of earlier jobs in the batch."""
-        file = files.same_file(job.out, os.getcwd())
-        if os.path.exists(job.out) or file in others:
-            raise InvalidSubmission(f"Output file already exists: {job.out}")
-        others.add(file)
-        return job
 
     def _submit(self, submissions: list[PeasySubmission]) -> list[int]:
         self._check_limit(len(submissions), submissions[0].name)
@@ -245,7 +240,7 @@ class Service:
         created: list[str] = []
         try:
             for index, job in enumerate(submissions):
-                files.create(job.out, index)
+                jobs.create(job.out, index)
                 created.append(job.out)
             # Without duration estimates, the queue stays first come, first served.
             receipt = Submission(self._db, learns=False).add(specs, self._now())
@@ -253,27 +248,25 @@ class Service:
             for path in created:
                 os.unlink(path)
             if isinstance(error, Error):
-                self._log.write("Error", "Adding new job failed.", error.message)
-                raise InvalidSubmission(
-                    f"Could not add new job: {submissions[0].name}. Check logs for details"
-                ) from None
+                raise self._not_added(submissions[0].name, error.message) from None
             raise
         self._wake()
         return receipt.ids
+
+    def _not_added(self, name: str | None, reason: str) -> InvalidSubmission:
+        self._log.write("Error", "Adding new job failed.", reason)
+        return InvalidSubmission(f"Could not add new job: {name}. Check logs for details")
 
     def _check_limit(self, more: int, name: str | None) -> None:
         if not self._limit:
             return
         waiting = job_queries.counts_up_to(self._db, self._limit).get("queued", 0)
         if waiting + more > self._limit:
-            self._log.write("Error", "Adding new job failed. Queue full.")
-            raise InvalidSubmission(f"Could not add new job: {name}. Check logs for details")
+            raise self._not_added(name, "Queue full.")
 
     def _now(self) -> float:
         """The current time, but never before the newest job if the clock was set back."""
-        newest = job_queries.jobs_in_states(
-            self._db, (*WAITING, *ACTIVE, *FINAL), 1, newest_first=True
-        )
+        newest = self._newest_first(1)
         return max(time.time(), newest[0].submitted_at if newest else 0.0)
 
     def _wake(self) -> None:
@@ -286,8 +279,6 @@ class Service:
 
     def cancel(self, id: str) -> Response:
         row = self._find(id)
-        if row is None:
-            return missing(id)
         if row.state in FINAL:
             return failed(f"Job (jobid :{row.id}) has already finished")
         self._queue.cancel([row.id])
@@ -295,13 +286,7 @@ class Service:
         return successful(message="Job cancelled")
 
     def prioritize(self, id: str, priority: object) -> Response:
-        row = self._find(id)
-        if row is None:
-            return missing(id)
-        try:
-            number = jobs.priority_of(priority)
-        except InvalidSubmission as refused:
-            return failed(str(refused))
+        row, number = self._find(id), jobs.priority_of(priority)
         if not self._queue.set_priority([row.id], number):
             return failed(f"Job (jobid :{row.id}) is no longer waiting")
         return successful(message=f"Priority set to {number}")
@@ -309,24 +294,18 @@ class Service:
     def rerun(self, id: str) -> Response:
         """Submit the job again, with a new output file next to the old one."""
         row = self._find(id)
-        if row is None:
-            return missing(id)
         if row.state not in FINAL:
             return failed(f"Job (jobid :{row.id}) has not finished yet")
-        out = row.stdout or ""
-        free = (f"{out}.{number}" for number in range(2, _MAX_COPIES))
-        path = next((path for path in free if not os.path.lexists(path)), f"{out}.{_MAX_COPIES}")
-        try:
-            with _submitting:
-                self._check_limit(1, row.name)
-                files.create(path)
-                try:
-                    new = self._copy(row.id, path)
-                except BaseException:
-                    os.unlink(path)
-                    raise
-        except InvalidSubmission as refused:
-            return failed(str(refused))
+        paths = (f"{row.stdout}.{number}" for number in range(2, _MAX_COPIES))
+        path = next((path for path in paths if not os.path.lexists(path)), str(row.stdout))
+        with _submitting:
+            self._check_limit(1, row.name)
+            jobs.create(path)
+            try:
+                new = self._copy(row.id, path)
+            except BaseException:
+                os.unlink(path)
+                raise
         self._wake()
         return successful(message="Job added successfully", jobID=new)
 
@@ -347,25 +326,25 @@ class Service:
             return failed(f"Not a device: {device!r}")
         for name in names:
             named_devices.add(self._db, name)
-        self._wake()
-        self._log.write("Info", "Device added:", "; ".join(names))
-        return successful(message=f"Device added: {'; '.join(names)}")
+        return self._devices_changed("Device added:", names)
 
     def remove_device(self, device: object) -> Response:
-        if not isinstance(device, str):
-            return failed(f"Device not found: {device}")
-        left = list((named_devices.read(self._db) or named_devices.NamedDevices()).names_in_use)
+        left = list(self._devices.names_in_use)
         # The name of a single device from a start script may look like a list.
-        names = [device] if device in left else split_device_list(device)
+        is_one = not isinstance(device, str) or device in left
+        names = [str(device)] if is_one else split_device_list(str(device))
         for name in names:
             if name not in left:
                 return failed(f"Device not found: {name}")
             left.remove(name)
         for name in names:
             named_devices.remove(self._db, name)
+        return self._devices_changed("Device removed:", names)
+
+    def _devices_changed(self, what: str, names: list[str]) -> Response:
         self._wake()
-        self._log.write("Info", "Device removed:", "; ".join(names))
-        return successful(message=f"Device removed: {'; '.join(names)}")
+        self._log.write("Info", what, "; ".join(names))
+        return successful(message=f"{what} {'; '.join(names)}")
 
     def pause(self, is_paused: bool) -> Response:
         self._queue.set_draining(is_paused)
@@ -384,25 +363,39 @@ class Service:
 
     # -- start and stop of the server ----------------------------------------------------------
 
-    def open(self, devices: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+    def open(self, devices: Sequence[str] | None, default: Sequence[str]) -> tuple[str, ...]:
         """Use these devices, or those of the last server in this folder; returns them."""
-        known = named_devices.read(self._db)
-        if devices is not None or known is None:
+        if devices is not None or named_devices.read(self._db) is None:
             named_devices.use(self._db, default if devices is None else devices)
         self._queue.set_draining(False)
         self._wake()
-        self._wait_for_daemon()
-        return list((named_devices.read(self._db) or named_devices.NamedDevices()).names_in_use)
-
-    def _wait_for_daemon(self) -> None:
-        """Wait until the daemon has recorded the ends of jobs that finished without it."""
+        # Wait until the daemon has recorded the ends of jobs that finished without it.
         deadline = time.monotonic() + _READY_SECONDS
         while not meta.get_meta(self._db, READY):
             if time.monotonic() > deadline:
                 self._log.write("Warning", "The scheduler is slow to start")
-                return
+                break
             time.sleep(_POLL_SECONDS)
             self._queue.wake_daemon()
+        return self._devices.names_in_use
 
     def count_running(self) -> int:
         return len(job_queries.jobs_in_states(self._db, ACTIVE, _ALL))
+
+
+def _listed(value: list[Response], hidden: int) -> Response:
+    return successful(value=value, **({"hidden": hidden} if hidden > 0 else {}))
+
+
+def _missing_file(name: str) -> Response:
+    return {"status": "failed", "missing": True, "value": f"File not found: {name}"}
+
+
+def _checked(fields: object, others: set[tuple[str, str]]) -> PeasySubmission:
+    """Validate a job; `others` are the output files of earlier jobs in the batch."""
+    job = jobs.parse_submission(fields)
+    file = jobs.same_file(job.out, os.getcwd())
+    if os.path.exists(job.out) or file in others:
+        raise InvalidSubmission(f"Output file already exists: {job.out}")
+    others.add(file)
+    return job

@@ -24,6 +24,9 @@ class TextJob(Record):
     argv: tuple[str, ...]
     error: str | None = None
 
+    def as_json(self) -> dict[str, object]:
+        return {"jobName": self.name, "outFile": self.out, "jobCommand": self.argv}
+
 
 def jobs_in(text: str) -> Iterator[TextJob]:
     """
@@ -79,15 +82,3 @@ def has_fields(text: str) -> bool:
     (True, False)
     """
     return ";;" in text and not _CASE.search(text)
-
-
-def looks_like_gpupeasy(text: str) -> bool:
-    """Whether a text is in this format, and not a list with one command per line.
-
-    >>> looks_like_gpupeasy("a ;; a.out ;; echo 1 ;;; b ;; b.out ;; echo 2")
-    True
-    >>> looks_like_gpupeasy("case $1 in a) echo 1;; b) echo 2;; esac")
-    False
-    """
-    parts = [part for part in text.split(";;;") if part.strip()]
-    return has_fields(text) and (";;;" in text or all(part.count(";;") == 2 for part in parts))
