@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gpu_task_scheduler.config_manager import ConfigManager
-from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage, params_of
+from stoker.compat.gpu_task_scheduler.folder_records import Folder, params_of
 
 
 @pytest.fixture(autouse=True)
@@ -280,7 +280,7 @@ def test_record_is_a_file_if_the_file_system_has_no_attributes(
 
     monkeypatch.setattr("os.setxattr", refuse)
     monkeypatch.setattr("os.getxattr", refuse)
-    results = Folder(str(folder / "results"), Stage("stage", "old"), "params")
+    results = Folder(str(folder / "results"), "stage", "params")
     assert results.make() and not results.make()
     assert results.is_finished()  # no record: created by another program
     for is_good in (False, True):

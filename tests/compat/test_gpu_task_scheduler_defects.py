@@ -495,29 +495,6 @@ def test_configuration_module_can_count_the_gpus(project: Project) -> None:
     assert project.messages()[-1] == "INFO gpu6 finished"
 
 
-def test_class_given_by_name_is_not_imported_by_the_program(project: Project) -> None:
-    project.configure({"a": [1]}, gpu=["5"])
-    project.write(greedy=GREEDY, task="""
-        import greedy, os, sys
-        from gpu_task_scheduler.gpu_task import GPUTask
-        class Task(GPUTask):
-            def required_env(self): return {"EXTRA": "x" + str(self._config["a"])}
-            def main(self): print(os.environ["EXTRA"])
-    """, main="""
-        from config import config
-        from gpu_task_scheduler.gpu_task_scheduler import GPUTaskScheduler
-        GPUTaskScheduler(config, "task.Task").start()
-    """)  # fmt: skip
-    project.ok()
-    assert set(project.lines("seen")) == {"'5'"}
-    assert project.read("results/a-1,/worker.log") == "x1\n"
-    assert sorted(os.listdir(project.path("temp"))) == ["gpu5_worker.pkl"]
-    project.write(main=project.read("main.py").replace("task.Task", "Task"))
-    assert project.run().stderr.endswith(
-        "ValueError: `Task` is not MODULE.CLASS, e.g. my_gpu_task.MyGPUTask\n"
-    )
-
-
 def test_matplotlib_works_without_a_display(project: Project) -> None:
     pytest.importorskip("matplotlib")
     project.write(task="""

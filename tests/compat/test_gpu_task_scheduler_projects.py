@@ -225,10 +225,9 @@ def test_names_of_the_script_stay_identical_if_a_value_is_pickled_by_value(
     def scale(a): return 2 * a
     class Task(GPUTask):
         def main(self):
-            import __main__ as script
             c = self._config
-            print(type(c["point"]) is script.Point is Point, c["scale"] is script.scale is scale,
-                  type(self) is script.Task, c["odd"](1), isinstance(late, Point))
+            print(type(c["point"]) is Point, c["scale"] is scale, type(self) is Task,
+                  c["odd"](1), isinstance(late, Point))
     if __name__ == "__main__":
         late = Point()
         config = {"scheduler_config": {"gpu": ["0"]}, "test_config": [{"a": [1]}],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
 import signal
@@ -11,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage, params_of
-from stoker.compat.gpu_task_scheduler.stages import stage_of
+from stoker.compat.gpu_task_scheduler.folder_records import Folder, params_of
 from tests.compat.gts_project import MAIN, Project
 from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
@@ -74,7 +72,7 @@ def test_task_runs_again_after_a_power_failure_while_it_recreates_its_folder(
     tmp_path: Path,
 ) -> None:
     """No process was left to write the record."""
-    stage = Stage("stage", "old")
+    stage = "stage"
     path = tmp_path / "results/a-1,"
     before = Folder(str(path), stage, "params")
     assert before.make()
@@ -115,7 +113,7 @@ def test_marker_is_a_hidden_file_if_the_file_system_has_no_attributes(
     for name in ("setxattr", "getxattr", "removexattr"):
         monkeypatch.setattr(f"os.{name}", refuse)
     path = tmp_path / "a-1,"
-    folder = Folder(str(path), Stage("stage", "old"), "params")
+    folder = Folder(str(path), "stage", "params")
     assert folder.make()
     folder.begin()
     shutil.rmtree(path)
@@ -180,20 +178,3 @@ def test_classes_of_different_main_scripts_are_different_stages(project: Project
     project.folder = project.folder.rename(project.folder.with_name("moved"))
     project.ok("generate.py")
     assert len(project.lines("ran")) == 3
-
-
-@pytest.mark.parametrize("end", ["done", "failed"])
-def test_records_of_earlier_releases_are_still_valid(tmp_path: Path, end: str) -> None:
-    rules = {"log_file": "worker.log", "result_root_folder": str(tmp_path)}
-    stage = stage_of("task.Task", rules)
-    assert stage.old_key == "a93eed4e"  # the digest of `Task worker.log`
-    path = tmp_path / "a-1,"
-    path.mkdir()
-    record = {"params": "x", "ends": {stage.old_key: end}}
-    os.setxattr(path, "user.stoker.tasks", json.dumps(record).encode())
-    folder = Folder(str(path), stage, "x")
-    assert folder.is_finished() is (end == "done")
-    other = Folder(str(path), stage_of("other.Task", rules), "x")
-    other.begin()
-    other.end(False)
-    assert folder.is_finished() is (end == "done")

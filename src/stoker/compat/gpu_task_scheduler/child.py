@@ -10,9 +10,7 @@ import sys
 from _pickle import UnpicklingError, loads
 
 from stoker.compat.gpu_task_scheduler import hide_gpus as hiding
-from stoker.compat.gpu_task_scheduler import main_script as script
 from stoker.compat.gpu_task_scheduler import task_file as pickles
-from stoker.compat.gpu_task_scheduler.class_by_name import NamedTask
 from stoker.errors import Error, UsageError
 from stoker.functions.import_paths import extend_path
 
@@ -50,15 +48,10 @@ def _load_task(path: str, module: str, module_path: str, cwd: str) -> Any:
     metadata = content.metadata
     extend_path(metadata.get("path", []))
     sys.path.append(cwd)
-    if module == "__main__" and module_path:
-        sys.argv = metadata.get("argv", [module_path])
-        wanted, package = metadata.get("class", ""), metadata.get("package")
-        script.read(module_path, wanted, package, metadata.get("values", {}))
-    elif module != "__main__":
+    sys.argv = metadata.get("argv", sys.argv)
+    if module != "__main__":
         _load_module(module, module_path)
     task = _unpickle(content.task, path)
-    if isinstance(task, NamedTask):
-        task = task.create()
     if not hasattr(task, "main"):
         raise UsageError(f"`{path}` does not contain a task")
     return task

@@ -5,7 +5,7 @@ children, which the engine must not disturb. The program sends instances and rec
 lines of JSON:
 
     -> {"job": 1, "argv": [...], "env": {...}, "log": "...", "pickle": "...", "folder": "...",
-        "stage": [...], "params": "..."}
+        "stage": "...", "params": "..."}
     <- {"starting": 1, "device": "0"}
     <- {"ended": 1, "why": null}
     <- {"says": "..."}, {"error": "...", "hint": "..."}
@@ -27,7 +27,7 @@ from typing import Any
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.jobs import End, Job
 from stoker.compat.gpu_task_scheduler import task_file as pickles
-from stoker.compat.gpu_task_scheduler.folder_records import Folder, Stage
+from stoker.compat.gpu_task_scheduler.folder_records import Folder
 from stoker.core.record import Record
 from stoker.errors import Error
 
@@ -77,7 +77,7 @@ class _Program(Reporter):
 
     def _job(self, message: dict[str, Any]) -> Job:
         number = message["job"]
-        folder = Folder(message["folder"], Stage(*message["stage"]), message["params"])
+        folder = Folder(message["folder"], message["stage"], message["params"])
         folder.hold()
         self._pending[number] = _PendingJob(message["pickle"], folder)
         env = tuple(message["env"].items())

@@ -1,7 +1,7 @@
 """The file that passes an instance to its process: a pickle, followed by metadata.
 
 `pickle.load` on the file returns the task, as with the original. The metadata is what the process
-needs before it can unpickle the task: `sys.path`, and how the main script was started. Files
+needs before it can unpickle the task: `sys.path`, and the arguments of the main script. Files
 without metadata, which the original writes, can be read too.
 """
 
@@ -11,10 +11,8 @@ import os
 import sys
 
 # Not `pickle`, which imports many modules that most tasks do not need.
-from _pickle import PicklingError, dumps, loads
+from _pickle import dumps, loads
 
-from stoker.compat.gpu_task_scheduler import main_script as script
-from stoker.compat.gpu_task_scheduler.class_by_name import NamedTask
 from stoker.core.record import Record
 from stoker.errors import NoPermission
 from stoker.functions.import_paths import own_path
@@ -33,7 +31,6 @@ class Origin(Record):
     module: str
     path: str  # of its file; empty if the class is pickled by value
     metadata: dict[str, Any]
-    names: frozenset[str] = frozenset()  # defined by the main script, for a class of that script
 
 
 class Content(Record):
@@ -41,21 +38,12 @@ class Content(Record):
     metadata: dict[str, Any]
 
 
-def origin_of(task_class: type | str) -> Origin:
-    metadata: dict[str, Any] = {"path": own_path()}
-    if isinstance(task_class, str):  # imported in the process of the task only
-        return Origin(NamedTask.__module__, "", metadata)
+def origin_of(task_class: type) -> Origin:
     module = task_class.__module__
-    path = _file_of(module)
-    names: frozenset[str] = frozenset()
-    if module == "__main__" and path:
-        metadata["class"] = task_class.__qualname__
-        metadata["argv"] = list(sys.argv)
-        metadata["package"] = getattr(sys.modules[module], "__package__", None)
-        names = frozenset(script.names_of(path))
-        metadata["values"] = script.values_for_main_only(names)
-        names |= metadata["values"].keys()
-    return Origin(module, path, metadata, names)
+    metadata: dict[str, Any] = {"path": own_path()}
+    if module == "__main__":  # passed by value, because its script must not be executed again
+        return Origin(module, "", {**metadata, "argv": list(sys.argv)})
+    return Origin(module, _file_of(module), metadata)
 
 
 def _file_of(module: str) -> str:
@@ -69,11 +57,14 @@ def _file_of(module: str) -> str:
 def pack(task: object, origin: Origin) -> bytes:
     """Pickle the task: by reference if its process can import the class, else by value."""
     try:
-        if not origin.path and origin.module == "__main__":
-            raise PicklingError("there is no file to find the class in")
-        return dumps(task)
+        if origin.module != "__main__":
+            return dumps(task)
     except Exception:
-        return script.by_value(task, origin.names)
+        pass
+    import cloudpickle  # type: ignore[import-untyped]  # slow to import
+
+    data: bytes = cloudpickle.dumps(task)
+    return data
 
 
 def write(folder: str, task: bytes, origin: Origin) -> str:
