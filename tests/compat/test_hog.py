@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from stoker.compat.hog.console import Workers
 from stoker.compat.hog.jobs import Folder
 from stoker.compat.hog.options import Unusable, gpu_ids, parse
+from stoker.compat.hog.run import Workers
 from stoker.errors import UsageError
 from tests.compat.test_foreground import other_locale
 from tests.helpers import Gate, is_alive

@@ -1,6 +1,6 @@
 """Run the jobs of a compatible command in the foreground, with a temporary database.
 
-run = ForegroundRun(["0", "1"], ListedJobs([Job("python train.py")]), Reporter())
+run = ForegroundRun(["0", "1"], LineJobs(0, Job), Reporter())
 summary = run.work()        # blocks until all jobs have finished
 return summary.exit_code()
 
@@ -21,15 +21,15 @@ from collections.abc import Callable, Iterable
 
 from stoker.compat.foreground.entry import write_all, write_notice
 from stoker.compat.foreground.gpu_slots import LOWEST, make_slots
-from stoker.compat.foreground.jobs import INHERIT, End, Job, JobSource, Summary
-from stoker.compat.foreground.scratch_folders import new_folder, remove_folder, working_directory
+from stoker.compat.foreground.jobs import End, Job, JobSource, Summary, working_directory
 from stoker.core.formats.byte_text import to_system
 from stoker.core.job_settings import JobSettings
 from stoker.core.model import Context, JobSpec, Outcome, Request
 from stoker.core.outcome.retry import Verdict
 from stoker.daemon.foreground import Foreground
 from stoker.daemon.interfaces import EventListener, Host
-from stoker.settings import Settings, load_settings
+from stoker.errors import NoPermission
+from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.store.database import open_temporary
 from stoker.store.meta import tag_base
 from stoker.store.output_columns import literal_path
@@ -37,6 +37,7 @@ from stoker.store.submit import Submission
 from stoker.supervisor.regular_files import open_for_output
 
 _ONE_SLOT = Request(gpus=1)
+_PREFIX = "compat"  # of the folder of a run
 _HOST = Host(0, "")  # the database is removed with this process, so the boot ID is never compared
 
 
@@ -45,9 +46,6 @@ class Reporter:
 
     def starting(self, job: Job, device: str) -> None:
         """Called before the process is created, so that text printed here precedes its output."""
-
-    def started(self, job: Job, device: str, pid: int | None) -> None:
-        """Called when the job runs; `pid` is None if it could not start, and `ended` follows."""
 
     def ended(self, job: Job, device: str, end: End) -> None:
         """Called when the job is over and none of its processes is left."""
@@ -73,15 +71,13 @@ class ForegroundRun(EventListener):
         reporter: Reporter,
         *,
         order: str = LOWEST,
-        shell: str = "/bin/sh",
-        grace: float | None = None,
         passes_interrupts: bool = False,
         settings: Settings | None = None,
     ) -> None:
         settings = settings or load_settings()
         self._reporter = reporter
-        self._source = _Source(jobs, _context(settings, shell))
-        self._folder = new_folder(settings)
+        self._source = _Source(jobs, _context(settings))
+        self._folder = _new_folder(settings)
         self._db = open_temporary(self._folder)
         base = tag_base(self._db)
         self._slots = make_slots(list(devices), settings, base, order, reporter.notice)
@@ -95,7 +91,7 @@ class ForegroundRun(EventListener):
             self._source,
             _HOST,
             self._slots,
-            own_settings if grace is None else own_settings._replace(grace=grace),
+            own_settings,
             self,
             lambda job, number: None,
             lambda job: os.path.join(self._folder, str(job)),
@@ -113,23 +109,13 @@ class ForegroundRun(EventListener):
         finally:
             jobs.close()
             self._db.close()
-            remove_folder(self._folder)
+            _remove_folder(self._folder)
         return Summary(self._done, self._failed, bool(self._foreground.interrupts))
 
     def use(self, devices: Iterable[str]) -> None:
         """Replace the slots; jobs in removed slots may finish."""
         self._slots.use(devices)
         self._foreground.devices_changed()
-
-    def drain(self) -> None:
-        """Let running jobs finish and start no others."""
-        self._foreground.drain()
-
-    def stop(self, job: Job, grace: float | None = None) -> None:
-        """Terminate all processes of a running job; kill them after the grace period."""
-        for number, (running_job, _) in self._live.items():
-            if running_job is job:
-                self._foreground.stop(number, grace)
 
     @property
     def running(self) -> list[tuple[Job, str]]:
@@ -146,9 +132,6 @@ class ForegroundRun(EventListener):
     def starting(self, job: int, devices: tuple[int, ...]) -> None:
         self._live[job] = (self._source.known[job], self._slots.devices[devices[0]].visible)
         self._reporter.starting(*self._live[job])
-
-    def ordered(self, job: int, devices: tuple[int, ...]) -> None:
-        self._reporter.started(*self._live[job], self._foreground.pid_of(job))
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         finished_job, device = self._live.pop(job)
@@ -206,7 +189,6 @@ class _Source:
         self.jobs = jobs
         self.context = context
         self.known: dict[int, Job] = {}  # waiting and running jobs by job ID
-        self._contexts: dict[str, Context] = {}  # by working directory
         self._read: list[Job] = []
 
     @property
@@ -230,41 +212,30 @@ class _Source:
         self.known.update(enumerate(self._read, first))
 
     def _spec(self, job: Job) -> JobSpec:
-        context = self.context if job.cwd is None else self._context_in(job.cwd)
-        argv, is_text = self._argv(job.command)
+        command, context = job.command, self.context
+        is_text = isinstance(command, str)
         return JobSpec(
-            argv,
+            (command or " ",) if isinstance(command, str) else command,  # an empty text is valid
             context,
             is_text,
             _ONE_SLOT,
-            settings=JobSettings(grace=job.grace, keep_children=job.keep_children),
+            settings=JobSettings(keep_children=job.keep_children),
             variables=job.env,
             stdout=_absolute(job.stdout, context.cwd),
             stderr=_absolute(job.stderr, context.cwd),
         )
 
-    def _argv(self, command: str | tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-        if not isinstance(command, str):
-            return command, False
-        return (command or " ",), True  # an empty command is valid and does nothing
 
-    def _context_in(self, cwd: str) -> Context:
-        if cwd not in self._contexts:
-            path = os.path.join(self.context.cwd, cwd)
-            self._contexts[cwd] = self.context._replace(cwd=path)
-        return self._contexts[cwd]
-
-
-def _context(settings: Settings, shell: str) -> Context:
+def _context(settings: Settings) -> Context:
     """The working directory, environment, umask and shell of the jobs."""
     if "STOKER_JOB_ID" in os.environ:  # inside a job, whose STOKER_* variables must not leak
         from stoker.client.queue import current_context  # imports a lot, and is rarely needed
 
-        return current_context(settings, working_directory())._replace(shell=shell)
+        return current_context(settings, working_directory())._replace(shell="/bin/sh")
     mask = os.umask(0o077)
     os.umask(mask)
     env = sorted(pair for pair in os.environ.items() if pair[0] != "_")  # set by the shell
-    return Context(working_directory(), tuple(env), mask, shell)
+    return Context(working_directory(), tuple(env), mask, "/bin/sh")
 
 
 def _interrupt(group: int) -> None:
@@ -276,21 +247,72 @@ def _interrupt(group: int) -> None:
 
 def _absolute(path: str | None, cwd: str) -> str | None:
     """The path as it is stored; in the original tools, `%j` in it has no meaning."""
-    if path is None or path == INHERIT:
-        return path
-    return literal_path(os.path.join(cwd, path))
+    return None if path is None else literal_path(os.path.join(cwd, path))
 
 
 def _report_failed_start(job: Job, cwd: str, detail: str) -> None:
     """Write why a program could not be started to the job's stderr, as a shell would."""
     path = job.stderr if job.stderr is not None else job.stdout
     text = f"/bin/sh: {detail}"
-    if path is None or path == INHERIT:
+    if path is None:
         write_notice(text)
         return
     try:
-        file_path = to_system(os.path.join(cwd, job.cwd or "", path))
+        file_path = to_system(os.path.join(cwd, path))
         with open(open_for_output(file_path, truncate=False), "ab", buffering=0) as file:
             write_all(file.fileno(), to_system(f"{text}\n"))
     except OSError:
         pass  # the same error may have prevented the start
+
+
+# -- the folder of a run, created when the first file is written -----------------------------------
+
+
+def _new_folder(settings: Settings) -> str:
+    """A path for the folder of this run, which does not exist yet.
+
+    It is inside the state folder if that exists and is usable. A network file system is fine, since
+    only one process uses the folder and no locks are needed. A missing state folder is not created:
+    a job that creates its own folder would create it too, readable by every user.
+    """
+    if os.path.isdir(settings.state_dir):
+        try:
+            prepare_state_dir(settings)
+            runs = os.path.join(settings.state_dir, "runs")
+            _remove_leftovers(runs)
+            return os.path.join(runs, f"{_PREFIX}-{os.getpid()}-{time.time_ns()}")
+        except (NoPermission, OSError):
+            pass
+    # Unpredictable, so that no other user can create it first.
+    return os.path.join(
+        _temporary_folder(), f"stoker-{_PREFIX}-{os.getpid()}-{os.urandom(8).hex()}"
+    )
+
+
+def _temporary_folder() -> str:
+    """Like `tempfile.gettempdir`, without the slow import of `tempfile`."""
+    path = os.environ.get("TMPDIR", "")
+    return path if os.path.isabs(path) and os.access(path, os.W_OK) else "/tmp"
+
+
+def _remove_folder(folder: str) -> None:
+    try:
+        for name in os.listdir(folder):
+            os.rmdir(os.path.join(folder, name))  # output folders of jobs, usually empty
+        os.rmdir(folder)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        import shutil  # slow to import
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_leftovers(runs: str) -> None:
+    """Remove the folders of runs that were killed."""
+    for name in os.listdir(runs) if os.path.isdir(runs) else ():
+        prefix, *numbers = name.split("-")  # PREFIX-PID-TIME; other names are of `stoker run`
+        if len(numbers) != 2 or prefix != _PREFIX or not numbers[0].isdigit():
+            continue
+        if not os.path.exists(f"/proc/{numbers[0]}"):
+            _remove_folder(os.path.join(runs, name))

@@ -1,13 +1,12 @@
-"""The jobs of a foreground run, how they end, and their sources: a list, or lines of a file."""
+"""The jobs of a foreground run, how they end, and their sources, e.g. the lines of a file."""
 
 from __future__ import annotations
 
 import os
 import select
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from stoker.core.record import Record
-from stoker.supervisor.messages import INHERIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,13 +14,10 @@ if TYPE_CHECKING:
 else:
     Protocol = object  # typing takes 2 ms to import
 
-__all__ = ["INHERIT", "End", "Job", "JobSource", "LineJobs", "ListedJobs", "Summary", "wants_zero"]
-
 # Shells use exit codes above 128 for signals; `stoker run` has the same limit.
 _MAX_FAILED = 101
 _INTERRUPTED = 130
 _READ = 1 << 16
-_AT_A_TIME = 64
 
 
 class Job(Record):
@@ -29,10 +25,8 @@ class Job(Record):
 
     command: str | tuple[str, ...]
     stdout: str | None = None  # a file, truncated; None: inherited
-    stderr: str | None = None  # a file; None: the same as stdout; INHERIT: inherited
+    stderr: str | None = None  # a file; None: the same as stdout
     env: tuple[tuple[str, str], ...] = ()  # overrides the slot's variables
-    cwd: str | None = None  # None: the current directory
-    grace: float | None = None  # seconds from SIGTERM to SIGKILL; None: the default
     keep_children: bool = False  # background processes may outlive the job
     key: object = None  # identifies the job for the compatible command
 
@@ -94,25 +88,6 @@ class JobSource(Protocol):
     def close(self) -> None: ...
 
 
-class ListedJobs:
-    """The jobs of an iterable that never blocks."""
-
-    descriptor = None
-    pid = None
-
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._jobs = iter(jobs)
-        self.at_end = False
-
-    def read(self) -> list[Job]:
-        found = [job for _, job in zip(range(_AT_A_TIME), self._jobs, strict=False)]
-        self.at_end = len(found) < _AT_A_TIME
-        return found
-
-    def close(self) -> None:
-        self.at_end = True
-
-
 class LineJobs:
     """One job per line, as soon as the line arrives. A trailing backslash joins lines."""
 
@@ -164,6 +139,13 @@ class LineJobs:
         """The descriptor stays open: it belongs to the caller."""
 
 
+def open_lines(path: str) -> int:
+    """Open a file for LineJobs. Raises OSError, also for a directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    os.read(descriptor, 0)
+    return descriptor
+
+
 def _can_poll(descriptor: int) -> bool:
     """Whether epoll accepts the descriptor; regular files are always ready and are refused."""
     with select.epoll() as poll:
@@ -172,3 +154,11 @@ def _can_poll(descriptor: int) -> bool:
         except PermissionError:
             return False
     return True
+
+
+def working_directory() -> str:
+    """The current directory, or `.` if it was removed."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
@@ -10,36 +11,30 @@ import signal
 import sys
 from collections.abc import Callable
 
-from stoker.compat.foreground.jobs import Job, JobSource, LineJobs
+from stoker.compat.foreground.jobs import End, Job, JobSource, LineJobs, open_lines
 from stoker.compat.hog.options import Unusable
 from stoker.core.formats.byte_text import to_system
 from stoker.core.record import Record
 
-SUCCESS, FAILURE = "SUCCESS", "FAILURE"
+SUCCESS, FAILURE, HOOKS = "SUCCESS", "FAILURE", "HOOKS"
 
 Make = Callable[[str], Job | None]
 _READ = 1 << 16
 _EXIT_SECONDS = 10.0  # time for the exit handlers of a yielder
 
 
-def open_jobs(options: object, make: Make) -> JobSource:
+def open_jobs(options: argparse.Namespace, make: Make) -> JobSource:
     """Open the jobs that the options name; `make` numbers them. Raises Unusable."""
-    path = getattr(options, "job_file", None)
-    if path is not None:
-        return LineJobs(_open(path), lambda line: _from_line(line, make))
-    pipe = getattr(options, "job_pipe", None)
-    if pipe is not None:
-        return PipedJobs(pipe, make)
-    return YieldedJobs(str(getattr(options, "job_yielder", "")), make)
-
-
-def _open(path: str) -> int:
+    if options.job_pipe is not None:
+        return PipedJobs(options.job_pipe, make)
+    if options.job_yielder is not None:
+        return YieldedJobs(options.job_yielder, make)
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        os.read(descriptor, 0)
+        descriptor = open_lines(options.job_file)
     except OSError as error:
-        raise Unusable(f"cannot read the job file `{path}`: {error.strerror}") from None
-    return descriptor
+        text = f"cannot read the job file `{options.job_file}`: {error.strerror}"
+        raise Unusable(text) from None
+    return LineJobs(descriptor, lambda line: _from_line(line, make))
 
 
 def _from_line(line: str, make: Make) -> Job | None:
@@ -159,12 +154,8 @@ class Folder(Record):
     output_dir: str
     name: str  # prefix and number
 
-    @property
-    def path(self) -> str:
-        return os.path.join(self.output_dir, self.name)
-
     def file(self, name: str) -> str:
-        return os.path.join(self.path, name)
+        return os.path.join(self.output_dir, self.name, name)
 
     @property
     def out(self) -> str:
@@ -174,25 +165,21 @@ class Folder(Record):
     def err(self) -> str:
         return self.file(f"{self.name}.ERR")
 
-    @property
-    def hooks(self) -> str:
-        return self.file("HOOKS")
-
     def begin(self, gpu: str, command: str) -> None:
         """Create the folder and INFO before the job runs; removes the markers of an earlier run."""
         os.makedirs(os.path.dirname(self.out), exist_ok=True)
-        for name in (SUCCESS, FAILURE, "HOOKS"):
+        for name in (SUCCESS, FAILURE, HOOKS):
             try:
                 os.unlink(self.file(name))
             except FileNotFoundError:
                 pass
-        self._write_info("wb", f"{self._header(gpu)}command: {command}\n")
+        text = f"job name: {self.name}\nran on gpu: {gpu}\ncommand: {command}\n"
+        self._write_info("wb", text)
 
-    def finish(
-        self, is_good: bool, code: int, began: datetime.datetime, ended: datetime.datetime
-    ) -> None:
-        self._write_info("ab", f"exit code: {code}\nstarted: {began}\nended: {ended}\n")
-        with open(self.file(SUCCESS if is_good else FAILURE), "wb"):
+    def finish(self, end: End, began: datetime.datetime, ended: datetime.datetime) -> None:
+        text = f"exit code: {end.returncode}\nstarted: {began}\nended: {ended}\n"
+        self._write_info("ab", text)
+        with open(self.file(SUCCESS if end.is_good else FAILURE), "wb"):
             pass
 
     def has_succeeded(self, command: str) -> bool:
@@ -206,9 +193,6 @@ class Folder(Record):
             return False
         recorded = text.partition("\ncommand: ")[2]
         return recorded == f"{command}\n" or recorded.startswith(f"{command}\nexit code: 0\n")
-
-    def _header(self, gpu: str) -> str:
-        return f"job name: {self.name}\nran on gpu: {gpu}\n"
 
     def _write_info(self, mode: str, text: str) -> None:
         with open(self.file("INFO"), mode) as file:

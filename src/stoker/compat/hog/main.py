@@ -17,17 +17,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from typing import ParamSpec
 
 from stoker.compat.foreground.entry import run_and_exit
 from stoker.errors import Error
 
 __all__ = ["hog", "job", "main", "run_jobs"]
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import ParamSpec
-
-    P = ParamSpec("P")
+P = ParamSpec("P")
 
 
 def main() -> None:

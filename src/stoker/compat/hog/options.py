@@ -13,8 +13,6 @@ from stoker.errors import Error, UsageError
 
 # The options of gpu-hog: their abbreviations stay valid although new options share prefixes.
 _OLD_NAMES = ("--job_file", "--job_yielder", "--gpus", "--prefix", "--output_dir", "--help")
-
-
 _POLL_SECONDS = 0.5
 _MAX_BYTES = 1 << 16
 
@@ -56,42 +54,34 @@ def _parser() -> argparse.ArgumentParser:
         "failed jobs, or 101 if more than 100 failed.",
     )
     jobs = parser.add_mutually_exclusive_group(required=True)
-    jobs.add_argument("--job_file", metavar="FILE", help="file to read jobs from, one per line")
-    jobs.add_argument(
-        "--job_yielder", metavar="FILE.py", help="Python file whose yielder() yields jobs"
-    )
-    jobs.add_argument("--job_pipe", type=int, help=argparse.SUPPRESS)  # for the decorator
-    add = parser.add_argument
-    add("--result_pipe", type=int, help=argparse.SUPPRESS)
-    add(
-        "--gpus",
-        metavar="IDS",
-        help="comma separated IDs of the GPUs to use; repeat an ID to run "
-        "several jobs on it at the same time: 0,0,1; also 0-3, UUIDs, pairs 0+1",
-    )
-    add("--gpu_file", metavar="FILE", help="read the IDs from a file, which may change at run time")
-    add(
-        "--jobs_per_gpu",
-        metavar="N",
-        type=int,
-        default=1,
-        help="jobs at a time on each GPU (default: 1)",
-    )
-    add("--prefix", default="job_", help="prefix of the job folders (default: job_)")
-    add("--output_dir", metavar="DIR", default="hog_run", help="output folder (default: hog_run)")
-    add("--resume", action="store_true", help="skip jobs that succeeded in an earlier run")
-    add(
-        "--function",
-        metavar="FILE.py[:NAME]",
-        help="call job(job_name, job_instruction, "
-        "output_dir, gpu_id) of this file for each job, instead of a shell",
-    )
-    add("--pre_hook", metavar="CMD", help="run before each job; the job fails if CMD fails")
-    add(
-        "--post_hook", metavar="CMD", help="run after each job, with HOG_STATUS and other variables"
-    )
-    add("--log_file", metavar="FILE", help="also write the console lines to FILE, with times")
-    add("--exit-zero", action="store_true", help="exit with 0 even if jobs failed")
+    option = jobs.add_argument
+    option("--job_file", metavar="FILE", help="file to read jobs from, one per line")
+    text = "Python file whose yielder() yields jobs"
+    option("--job_yielder", metavar="FILE.py", help=text)
+    option("--job_pipe", type=int, help=argparse.SUPPRESS)  # for the decorator
+    option = parser.add_argument
+    option("--result_pipe", type=int, help=argparse.SUPPRESS)
+    text = "comma separated IDs of the GPUs to use; repeat an ID to run several jobs on it at the "
+    text += "same time: 0,0,1; also 0-3, UUIDs, pairs 0+1"
+    option("--gpus", metavar="IDS", help=text)
+    text = "read the IDs from a file, which may change at run time"
+    option("--gpu_file", metavar="FILE", help=text)
+    text = "jobs at a time on each GPU (default: 1)"
+    option("--jobs_per_gpu", metavar="N", type=int, default=1, help=text)
+    option("--prefix", default="job_", help="prefix of the job folders (default: job_)")
+    text = "output folder (default: hog_run)"
+    option("--output_dir", metavar="DIR", default="hog_run", help=text)
+    option("--resume", action="store_true", help="skip jobs that succeeded in an earlier run")
+    text = "call job(job_name, job_instruction, output_dir, gpu_id) of this file for each job, "
+    text += "instead of a shell"
+    option("--function", metavar="FILE.py[:NAME]", help=text)
+    text = "run before each job; the job fails if CMD fails"
+    option("--pre_hook", metavar="CMD", help=text)
+    text = "run after each job, with HOG_STATUS and other variables"
+    option("--post_hook", metavar="CMD", help=text)
+    text = "also write the console lines to FILE, with times"
+    option("--log_file", metavar="FILE", help=text)
+    option("--exit-zero", action="store_true", help="exit with 0 even if jobs failed")
     return parser
 
 

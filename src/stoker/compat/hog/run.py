@@ -5,24 +5,27 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import logging
 import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from stoker.compat.foreground.entry import write_all, write_notice
+from stoker.compat.foreground.entry import write_all, write_line, write_notice
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import FIRST_FREED
 from stoker.compat.foreground.jobs import End, Job, JobSource, LineJobs, Summary, wants_zero
-from stoker.compat.hog.console import Console, Workers
-from stoker.compat.hog.jobs import FAILURE, SUCCESS, Folder, YieldedJobs, open_jobs
+from stoker.compat.hog.jobs import FAILURE, HOOKS, SUCCESS, Folder, YieldedJobs, open_jobs
 from stoker.compat.hog.options import GpuFile, Unusable, gpu_ids, parse
+from stoker.core.record import Record
 from stoker.errors import Error
 from stoker.supervisor.parent_death import send_at_parent_death
 
 # A failing hook prevents the job. Its output goes to a separate file, apart from the job's output.
 _WITH_HOOK = '(\n{}\n) >"$HOG_DIR/HOOKS" 2>&1 </dev/null || exit 1\n{}'
+
+LOGGER = logging.getLogger("hog")
 
 
 def run(arguments: list[str]) -> int:
@@ -48,6 +51,12 @@ def _serve(options: argparse.Namespace) -> int:
     return 0
 
 
+class _Key(Record):
+    number: int
+    command: str
+    folder: Folder
+
+
 class JobFactory:
     """Creates jobs from commands and numbers them in order of arrival."""
 
@@ -68,14 +77,10 @@ class JobFactory:
         if options.resume and folder.has_succeeded(command):
             write_notice(f"job {number} skipped: it succeeded in an earlier run")
             return None
-        return Job(
-            self._argv(folder.name, command),
-            folder.out,
-            folder.err,
-            hook_variables(folder, number, command) if options.pre_hook else (),
-            keep_children=True,
-            key=(number, command),
-        )
+        variables = hook_variables(folder, number, command) if options.pre_hook else ()
+        argv = self._argv(folder.name, command)
+        key = _Key(number, command, folder)
+        return Job(argv, folder.out, folder.err, variables, keep_children=True, key=key)
 
     def _argv(self, name: str, command: str) -> str | tuple[str, ...]:
         hook = self._options.pre_hook
@@ -83,22 +88,11 @@ class JobFactory:
             if is_empty(command):
                 command = f": && {command}"
             return command if hook is None else _WITH_HOOK.format(hook, command)
-        words = (
-            sys.executable,
-            "-P",
-            "-m",
-            "stoker.compat.hog.user_code",
-            "call",
-            *self._function,
-            name,
-            command,
-            self._options.output_dir,
-        )
-        return (
-            words
-            if hook is None
-            else ("/bin/sh", "-c", _WITH_HOOK.format(hook, 'exec "$@"'), "hog", *words)
-        )
+        call = (sys.executable, "-P", "-m", "stoker.compat.hog.user_code", "call", *self._function)
+        words = (*call, name, command, self._options.output_dir)
+        if hook is None:
+            return words
+        return ("/bin/sh", "-c", _WITH_HOOK.format(hook, 'exec "$@"'), "hog", *words)
 
 
 def is_empty(command: str) -> bool:
@@ -135,19 +129,15 @@ def _find_function(text: str) -> tuple[str, str]:
 
 def hook_variables(folder: Folder, number: int, command: str) -> tuple[tuple[str, str], ...]:
     """The variables of hooks. (The GPU is in CUDA_VISIBLE_DEVICES, as for the job itself.)"""
-    path = os.path.abspath(folder.path)
-    return (
-        ("HOG_JOB", str(number)),
-        ("HOG_NAME", folder.name),
-        ("HOG_DIR", path),
-        ("HOG_COMMAND", command),
-    )
+    path = os.path.abspath(os.path.dirname(folder.out))
+    names = ("HOG_JOB", "HOG_NAME", "HOG_DIR", "HOG_COMMAND")
+    return tuple(zip(names, (str(number), folder.name, path, command), strict=True))
 
 
 class Hog(Reporter):
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self._console = Console(options.log_file)
+        _configure_logging(options.log_file)
         self._began: dict[int, datetime.datetime] = {}
         self._hooks: list[int] = []
         self._is_drained = False
@@ -166,17 +156,17 @@ class Hog(Reporter):
             raise Unusable(
                 f"cannot create the folder `{options.output_dir}`: {error.strerror}"
             ) from None
-        self._workers = Workers(self._console.info)
+        self._workers = Workers(LOGGER.info)
         self._workers.use(slots, Counter())
         run = ForegroundRun(slots, jobs, self, order=FIRST_FREED, passes_interrupts=True)
         start = datetime.datetime.now()
-        self._console.info(f"(MAIN): Starting at {start}")
+        LOGGER.info(f"(MAIN): Starting at {start}")
         summary = run.work(lambda: None if file is None else self._check_gpu_file(run, file))
         self._workers.use([], Counter())
         self._wait_for_hooks()
         end = datetime.datetime.now()
-        self._console.info(f"(MAIN): {self.ended_count} jobs completed at {end}")
-        self._console.info(f"(MAIN): Lapsed Time: {end - start}")
+        LOGGER.info(f"(MAIN): {self.ended_count} jobs completed at {end}")
+        LOGGER.info(f"(MAIN): Lapsed Time: {end - start}")
         source_error = _source_error(jobs)
         if source_error is not None and not summary.was_interrupted and not self._is_drained:
             raise Unusable(source_error, "the jobs before the error were run")
@@ -196,28 +186,25 @@ class Hog(Reporter):
     # -- callbacks of the run ------------------------------------------------------------------
 
     def starting(self, job: Job, device: str) -> None:
-        number, command, folder = self._details(job)
-        self._console.info(f"(GPU {device}): running {command}")
+        number, command, folder = _key(job)
+        LOGGER.info(f"(GPU {device}): running {command}")
         self._began[number] = datetime.datetime.now()
         self._try_write(lambda: folder.begin(device, command))
 
     def ended(self, job: Job, device: str, end: End) -> None:
-        number, command, folder = self._details(job)
+        number, _, folder = _key(job)
         self.ended_count += 1
         now = datetime.datetime.now()
         began = self._began.pop(number, now)
-        self._try_write(lambda: folder.finish(end.is_good, end.returncode, began, now))
-        self._console.info(f"job {number} completed")
+        self._try_write(lambda: folder.finish(end, began, now))
+        LOGGER.info(f"job {number} completed")
         if not end.is_good:
-            self._console.warn(f"job {number} failed: {_reason(end)}; see {folder.err}")
+            signal_or_code = f"exit {end.code}" if end.signal is None else f"signal {end.signal}"
+            reason = signal_or_code if end.detail is None else end.detail
+            LOGGER.warning(f"job {number} failed: {reason}; see {folder.err}")
         if self._options.post_hook is not None:
-            self._run_hook(folder, number, command, device, end)
+            self._run_hook(job, device, end)
         self._workers.freed(device)
-
-    def _details(self, job: Job) -> tuple[int, str, Folder]:
-        assert isinstance(job.key, tuple)
-        number, command = job.key
-        return number, command, Folder(self._options.output_dir, f"{self._options.prefix}{number}")
 
     def _try_write(self, write: Callable[[], None]) -> None:
         """Report a write error without stopping the other jobs."""
@@ -226,8 +213,9 @@ class Hog(Reporter):
         except OSError as error:
             self.notice(f"cannot write `{error.filename}`: {error.strerror}")
 
-    def _run_hook(self, folder: Folder, number: int, command: str, device: str, end: End) -> None:
+    def _run_hook(self, job: Job, device: str, end: End) -> None:
         """Start the post hook in the background, so that a slow one does not keep the GPU idle."""
+        number, command, folder = _key(job)
         env = {
             **os.environ,
             **dict(hook_variables(folder, number, command)),
@@ -236,20 +224,15 @@ class Hog(Reporter):
             "HOG_STATUS": SUCCESS if end.is_good else FAILURE,
             "HOG_EXIT_CODE": str(end.returncode),
         }
+        words = ["/bin/sh", "-c", self._options.post_hook]
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        actions = [
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, folder.file(HOOKS), flags, 0o666),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ]
         try:
-            self._hooks.append(
-                os.posix_spawn(
-                    "/bin/sh",
-                    ["/bin/sh", "-c", self._options.post_hook],
-                    env,
-                    file_actions=[
-                        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                        (os.POSIX_SPAWN_OPEN, 1, folder.hooks, flags, 0o666),
-                        (os.POSIX_SPAWN_DUP2, 1, 2),
-                    ],
-                )
-            )
+            self._hooks.append(os.posix_spawn(words[0], words, env, file_actions=actions))
         except OSError as error:
             self.notice(f"cannot run the post hook of job {number}: {error.strerror}")
 
@@ -270,7 +253,71 @@ def _source_error(jobs: JobSource) -> str | None:
     return None
 
 
-def _reason(end: End) -> str:
-    if end.detail is not None:
-        return end.detail
-    return f"signal {end.signal}" if end.signal is not None else f"exit {end.code}"
+def _key(job: Job) -> _Key:
+    assert isinstance(job.key, _Key)
+    return job.key
+
+
+# -- the console: stdout as in the original, and a log file with times -----------------------------
+
+
+class _Stdout(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno < logging.WARNING:
+            write_line(record.getMessage())
+        else:  # not on stdout, which scripts parse
+            write_notice(record.getMessage())
+
+
+class _File(logging.FileHandler):
+    def __init__(self, path: str) -> None:
+        # The encoding with which commands were decoded, so that their bytes stay unchanged.
+        super().__init__(path, encoding=sys.getfilesystemencoding(), errors="surrogateescape")
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Ignore write errors: jobs continue on a full disk, without a traceback per line."""
+
+
+def _configure_logging(log_file: str | None) -> None:
+    LOGGER.setLevel(logging.INFO)
+    LOGGER.propagate = False
+    LOGGER.handlers = [_Stdout()]
+    if log_file is not None:
+        try:
+            file = _File(log_file)
+        except OSError as error:
+            raise Unusable(f"cannot write the log file `{log_file}`: {error.strerror}") from None
+        file.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        LOGGER.addHandler(file)
+
+
+class Workers:
+    """Prints the lines of gpu-hog when workers start and exit."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._slots: list[str] = []
+        self._leaving: Counter[str] = Counter()  # workers that exit when their job ends
+
+    def use(self, slots: Sequence[str], busy: Counter[str]) -> None:
+        present, wanted = Counter(self._slots) + self._leaving, Counter(slots)
+        for slot in dict.fromkeys(self._slots):
+            removed = max(0, Counter(self._slots)[slot] - wanted[slot])
+            at_once = min(removed, present[slot] - busy[slot])
+            for _ in range(at_once):
+                self._write(f"(GPU {slot}): exiting")
+            self._leaving[slot] += removed - at_once
+        unmatched = Counter(self._slots)
+        for slot in slots:
+            if unmatched[slot]:
+                unmatched[slot] -= 1
+            elif self._leaving[slot]:
+                self._leaving[slot] -= 1  # it was added again before its job ended
+            else:
+                self._write(f"Worker {slot} starting")
+        self._slots = list(slots)
+
+    def freed(self, slot: str) -> None:
+        if self._leaving[slot]:
+            self._leaving[slot] -= 1
+            self._write(f"(GPU {slot}): exiting")

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Sequence
 
 from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import LAST_FREED, split_devices
-from stoker.compat.foreground.jobs import End, Job, LineJobs, wants_zero
-from stoker.compat.foreground.scratch_folders import save_commands
+from stoker.compat.foreground.jobs import End, Job, LineJobs, open_lines, wants_zero
+from stoker.core.formats.byte_text import to_system
 from stoker.core.record import Record
 from stoker.devices.discovery import find_devices
-from stoker.errors import Error, UsageError
-from stoker.settings import Settings, load_settings
+from stoker.errors import Error, NoPermission, UsageError
+from stoker.settings import Settings, load_settings, prepare_state_dir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -75,30 +76,15 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument(
-        "--gpus",
-        nargs="+",
-        required=True,
-        help="GPU IDs for CUDA_VISIBLE_DEVICES: 0 1 2, or 0,1,2, or 0-2",
-    )
-    parser.add_argument(
-        "--jobs-per-gpu",
-        "--jobs_per_gpu",
-        "--max_process_per_gpu",
-        type=_positive,
-        default=1,
-        metavar="N",
-        help="number of commands that run at the same time on each GPU (default: 1)",
-    )
-    parser.add_argument(
-        "--commands-file",
-        "--commands_file",
-        metavar="FILE",
-        help="read commands from FILE instead of stdin",
-    )
-    parser.add_argument(
-        "--exit-zero", action="store_true", help="exit with 0 even if commands failed"
-    )
+    option = parser.add_argument
+    text = "GPU IDs for CUDA_VISIBLE_DEVICES: 0 1 2, or 0,1,2, or 0-2"
+    option("--gpus", nargs="+", required=True, help=text)
+    names = ("--jobs-per-gpu", "--jobs_per_gpu", "--max_process_per_gpu")
+    text = "number of commands that run at the same time on each GPU (default: 1)"
+    option(*names, type=_positive, default=1, metavar="N", help=text)
+    text = "read commands from FILE instead of stdin"
+    option("--commands-file", "--commands_file", metavar="FILE", help=text)
+    option("--exit-zero", action="store_true", help="exit with 0 even if commands failed")
     return parser
 
 
@@ -140,14 +126,15 @@ def _devices(words: Sequence[str], per_gpu: int, settings: Settings) -> list[str
 
 def _open(path: str | None) -> int:
     try:
-        descriptor = 0 if path is None else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        os.read(descriptor, 0)  # fails for a directory, which can be opened
+        if path is not None:
+            return open_lines(path)
+        os.read(0, 0)  # fails for a directory
+        return 0
     except OSError as error:
         if path is None:
             hint = "pipe commands into it"
             raise UsageError(f"cannot read stdin: {error.strerror}", hint) from None
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
-    return descriptor
 
 
 class Announcer(Reporter):
@@ -182,13 +169,26 @@ def _save_remaining(cancelled: list[Job], waiting: list[Job], settings: Settings
     """Save the commands that did not finish, because a pipe cannot be read again."""
     if not cancelled and not waiting:
         return
-    commands = [str(job.command) for job in (*cancelled, *waiting)]
     parts = [f"{len(cancelled)} interrupted"] if cancelled else []
     parts += [f"{len(waiting)} not started"] if waiting else []
     try:
-        path = save_commands(settings, "simple_gpu_scheduler", commands)
+        path = _new_file(settings)
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(to_system("".join(f"{job.command}\n" for job in (*cancelled, *waiting))))
+        result = f"commands saved to {path}"
     except OSError as error:
         result = f"cannot save the commands: {error.strerror}"
-    else:
-        result = f"commands saved to {path}"
     write_notice(f"{' and '.join(parts)}; {result}")
+
+
+def _new_file(settings: Settings) -> str:
+    try:
+        prepare_state_dir(settings)
+        folder = os.path.join(settings.state_dir, "not-run")
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except (NoPermission, OSError):
+        import tempfile
+
+        folder = tempfile.mkdtemp(prefix="stoker-not-run-")
+    name = f"simple_gpu_scheduler-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+    return os.path.join(folder, name)
