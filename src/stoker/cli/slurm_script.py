@@ -94,7 +94,7 @@ def _srun_folder(state_dir: str) -> str:
     it at the same time."""
     folder = os.path.join(state_dir, SRUN_FOLDER)
     path = os.path.join(folder, "srun")
-    text = f'#!/bin/sh\nexec {quote(sys.executable)} -P -m stoker.compat.slurm.srun "$@"\n'
+    text = f'#!/bin/sh\nexec {quote(sys.executable)} -P -m stoker.compat.srun "$@"\n'
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
             if file.read() == text:

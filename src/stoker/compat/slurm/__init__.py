@@ -1,1 +1,0 @@
-"""`srun` inside jobs that were submitted from #SBATCH scripts."""
