@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from _pickle import UnpicklingError, loads
+from typing import Any
 
 from stoker.compat.gpu_task_scheduler import hide_gpus as hiding
 from stoker.compat.gpu_task_scheduler import task_file as pickles
 from stoker.errors import Error, UsageError
 from stoker.functions.import_paths import extend_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _USAGE = "usage: start_gpu_task PKL MODULE MODULE_PATH CWD"
 

@@ -17,12 +17,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from types import ModuleType
+from types import ModuleType
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 IN_A_JOB = "STOKER_JOB_ID"

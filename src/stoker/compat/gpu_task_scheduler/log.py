@@ -8,60 +8,42 @@ unless the program already did: its own messages then go to the same places in t
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from typing import Any
 
 _SOURCE = "gpu_task_scheduler.py"
 _LINES = {"finished": 46, "receives": 53, "skips": 56, "fails": 88, "finishes": 93}
 _DATE = "%a, %d %b %Y %H:%M:%S"
 _IN_FILE = "%(asctime)s %(filename)s[line:%(lineno)d] %(levelname)s %(message)s"
 _ON_STDERR = "%(asctime)s %(levelname)s %(message)s"
-
-
 _root_handlers: list[logging.Handler] = []  # added to the root logger by us
 
 
 class SchedulerLog:
-    """Open during a run (a context manager); without a path it writes to stderr only."""
+    """Without a path, it writes to stderr only."""
 
     def __init__(self, path: str | None) -> None:
-        self._path = None if path is None else os.path.abspath(path)
-        if self._path is not None:
-            with open(self._path, "a"):
-                pass  # raise now if the path is not writable
-        self._handlers: list[logging.Handler] = []
-
-    def configure(self) -> None:
-        """Configure the root logger with the same handlers, unless the program did."""
-        root = logging.root
-        if any(handler not in _root_handlers for handler in root.handlers):
-            return  # configured by the program
-        for handler in _root_handlers:  # of an earlier scheduler
-            root.removeHandler(handler)
-            handler.close()
-        _root_handlers[:] = self._new_handlers()
-        for handler in _root_handlers:
-            root.addHandler(handler)
-        root.setLevel(logging.INFO)
-
-    def _new_handlers(self) -> list[logging.Handler]:
         console = logging.StreamHandler()
-        console.setFormatter(logging.Formatter(_ON_STDERR, None if self._path else _DATE))
-        if self._path is None:
-            return [console]
-        file = logging.FileHandler(self._path, encoding="utf-8", errors="backslashreplace")
-        file.setFormatter(logging.Formatter(_IN_FILE, _DATE))
-        return [file, console]
+        console.setFormatter(logging.Formatter(_ON_STDERR, _DATE if path is None else None))
+        self._handlers: list[logging.Handler] = [console]
+        if path is not None:
+            file = logging.FileHandler(path, encoding="utf-8", errors="backslashreplace")
+            file.setFormatter(logging.Formatter(_IN_FILE, _DATE))
+            self._handlers.insert(0, file)
+        root = logging.root
+        if all(handler in _root_handlers for handler in root.handlers):  # not by the program
+            for handler in _root_handlers:  # of an earlier scheduler
+                root.removeHandler(handler)
+                handler.close()
+            _root_handlers[:] = self._handlers
+            for handler in _root_handlers:
+                root.addHandler(handler)
+            root.setLevel(logging.INFO)
 
-    def __enter__(self) -> SchedulerLog:
-        self._handlers = self._new_handlers()
-        return self
-
-    def __exit__(self, *_: Any) -> None:
+    def close(self) -> None:
+        """Close the file unless the program writes to it too; the next line opens it again."""
         for handler in self._handlers:
-            handler.close()
-        self._handlers = []
+            if handler not in _root_handlers:
+                handler.close()
 
     def receives(self, slot: str, task: str) -> None:
         self._write("receives", f"{slot} receives task {task}")

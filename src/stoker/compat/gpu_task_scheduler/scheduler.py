@@ -44,19 +44,18 @@ class GPUTaskScheduler:
         self._config = self._config_manager.get_all_scheduler_config()
         self._gpu_task_class = gpu_task_class
         self._log = SchedulerLog(self._config["scheduler_log_file_path"])
-        self._log.configure()
 
     def start(self) -> None:
         """Run all instances and return when they have finished. SIGUSR1 drains."""
-        with self._log:
-            run = _Run(self._config_manager, self._gpu_task_class, self._log)
-            previous = _install_drain_handler(run)
-            try:
-                run.work()
-            finally:
-                run.close()
-                if previous is not None:
-                    signal.signal(signal.SIGUSR1, previous)
+        run = _Run(self._config_manager, self._gpu_task_class, self._log)
+        previous = _install_drain_handler(run)
+        try:
+            run.work()
+        finally:
+            run.close()
+            self._log.close()
+            if previous is not None:
+                signal.signal(signal.SIGUSR1, previous)
         count_failed(run.failed)
 
 

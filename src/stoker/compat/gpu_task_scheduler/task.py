@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.compat.gpu_task_scheduler import hide_gpus as hiding
+from typing import Any
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from stoker.compat.gpu_task_scheduler import hide_gpus as hiding
 
 hiding.hide()
 

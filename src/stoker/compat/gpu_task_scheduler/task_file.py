@@ -12,14 +12,11 @@ import sys
 
 # Not `pickle`, which imports many modules that most tasks do not need.
 from _pickle import dumps, loads
+from typing import Any
 
 from stoker.core.record import Record
 from stoker.errors import NoPermission
 from stoker.functions.import_paths import own_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _MAGIC = b"stoker-1"
 _SIZE_BYTES = 8
