@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+from textual.pilot import Pilot
 
 from stoker.boot import boot_id
 from stoker.client.live_state import LiveState, LiveStateReader
@@ -15,9 +20,9 @@ from stoker.core.outcome.retry import judge
 from stoker.settings import Settings
 from stoker.store import attempts, ready_jobs
 from stoker.store.submit import Submission
-from stoker.top.dashboard import Dashboard
-from stoker.top.frame import Frame
-from stoker.top.spans import line_width, plain
+from stoker.top.app import TopApp
+from stoker.top.glyphs import UNICODE, Glyphs
+from tests.lab import HANG_SECONDS
 
 NOW = 1_700_000_000.0
 _CONTEXT = Context("/home/ada/project", (), 0o022, "/bin/sh")
@@ -94,17 +99,73 @@ def read_state(queue: Queue) -> LiveState:
     return state._replace(waits=waits, at=NOW)
 
 
-def make_board(queue: Queue) -> Dashboard:
-    board = Dashboard("box")
-    board.take_state(read_state(queue), [])
-    return board
+class StillApp(TopApp):
+    """Shows a given state at a fixed time, and only notes the changes that keys ask for."""
+
+    def __init__(self, queue: Queue, glyphs: Glyphs = UNICODE) -> None:
+        super().__init__(queue.settings, glyphs=glyphs)
+        self.host = "box"
+        self.changes: list[tuple[str, int]] = []
+
+    def watch_queue(self) -> None:
+        pass
+
+    def request_all(self) -> None:
+        pass
+
+    def now(self) -> float:
+        return NOW
+
+    async def change(self, action: str, id: int) -> None:
+        self.changes.append((action, id))
 
 
-def drawn(board: Dashboard, columns: int, rows: int) -> str:
-    """The screen as text. Every line must have exactly the width of the terminal."""
-    lines = Frame(board).lines(columns, rows, NOW)
-    assert [line_width(line) for line in lines] == [columns] * rows
-    return plain(lines)
+class Screen:
+    """The running program and what it shows."""
+
+    def __init__(self, app: TopApp, pilot: Pilot[int]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def text(self) -> str:
+        """The screen as text. Every line has exactly the width of the terminal."""
+        lines = self.app.screen._compositor.render_strips()
+        assert [line.cell_length for line in lines] == [self.app.size.width] * self.app.size.height
+        return "\n".join(line.text.rstrip() for line in lines)
+
+    async def press(self, *keys: str) -> None:
+        for key in keys:
+            await self.pilot.press(key)
+            await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        await self.press(*("space" if char == " " else char for char in text))
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + HANG_SECONDS
+        while not condition():
+            assert time.monotonic() < end, self.text
+            await self.pilot.pause(0.02)
+
+    async def shows(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    async def show(self, state: LiveState, problems: Sequence[str] = ()) -> None:
+        self.app.take_state(state, list(problems))
+        await self.pilot.pause()
+
+
+@asynccontextmanager
+async def still(
+    queue: Queue, size: tuple[int, int] = (80, 24), glyphs: Glyphs = UNICODE
+) -> AsyncIterator[Screen]:
+    app = StillApp(queue, glyphs)
+    async with app.run_test(size=size) as pilot:
+        screen = Screen(app, pilot)
+        await screen.show(read_state(queue))
+        await pilot.pause()
+        yield screen
 
 
 def gpu(number: int, **fields: Any) -> dict[str, Any]:

@@ -5,21 +5,21 @@ A missing snapshot is written and the test fails once; check the new file before
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from functools import cache
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from stoker.client.live_state import LiveState
 from stoker.client.queue import Queue
 from stoker.results.figure import TrialCurve, learning_curves
-from stoker.top.dashboard import Dashboard
-from stoker.top.job_lines import Reported
-from stoker.top.spans import ASCII
-from tests.top.queue_rows import SIZES, drawn, gpu, make_board, make_queue
+from stoker.top.glyphs import ASCII, UNICODE, Glyphs
+from stoker.top.job_text import Reported
+from stoker.top.readings import Details
+from tests.top.queue_rows import SIZES, Screen, gpu, make_queue, read_state, still
 
 SCREENS = Path(__file__).parent / "screens"
 _LINES = [f"epoch {i}: loss {1 / (i + 1):.3f}" for i in range(40)]
@@ -34,7 +34,7 @@ def check(name: str, text: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Queue]]:
+def queues(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Queue]]:
     """Queues with 0, 30 and 10,000 jobs, which tests only read."""
     folder = tmp_path_factory.mktemp("queues")
     queues = {}
@@ -46,11 +46,8 @@ def boards(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[int, Queue
         queue.close()
 
 
-def a_board(queue: Queue) -> Dashboard:
-    """A dashboard with GPUs, reports, a log and a curve."""
-    board = make_board(queue)
-    state = board.state
-    assert state is not None
+def with_gpus(state: LiveState) -> LiveState:
+    """The state of a host with four GPUs."""
     others = [{"pid": 4121, "user": "bob", "memory_bytes": 88 << 30, "compute": True}]
     used = {"memory_used_bytes": 98 << 30, "utilisation_percent": 97, "state": "busy",
             "temperature_celsius": 62, "power_watts": 451.3}  # fmt: skip
@@ -61,64 +58,87 @@ def a_board(queue: Queue) -> Dashboard:
         gpu(2, state="taken", other_processes=others, memory_used_bytes=88 << 30),
         gpu(3, state="drained"),
     ]
-    board.take_state(state._replace(gpus=gpus), [])
-    metrics = (("val_loss", 0.2134), ("accuracy", 0.91))
-    words = "epoch 4/10 (40%), val_loss 0.2134, ETA 18m50s"
-    board.reported = {id: Reported(words, metrics) for id in state.running}
-    a_log(board)
-    points = [(float(x), 1 / (x + 1)) for x in range(50)]
-    board.figure = learning_curves([TrialCurve(6, points, "job 6")], "val_loss", None)
-    board.figure_of = board.job_id
-    return board
+    return state._replace(gpus=gpus)
 
 
-def a_log(board: Dashboard) -> None:
-    log = board.log
-    log.job, log.attempt = board.job_id, 1
-    log.take({
-        "attempt": 1, "size": 400, "start": 0, "from": 0, "to": 400, "is_over": False,
-        "lines": [{"at": 10 * i, "spans": [{"text": line}]} for i, line in enumerate(_LINES)],
+@asynccontextmanager
+async def full(
+    queue: Queue, size: tuple[int, int], glyphs: Glyphs = UNICODE
+) -> AsyncIterator[Screen]:
+    """A dashboard with GPUs, reports, a log and a curve."""
+    async with still(queue, size, glyphs) as screen:
+        app, state = screen.app, read_state(queue)
+        metrics = (("val_loss", 0.2134), ("accuracy", 0.91))
+        words = "epoch 4/10 (40%), val_loss 0.2134, ETA 18m50s"
+        points = [(float(x), 1 / (x + 1)) for x in range(50)]
+        app.details = Details(
+            reported={id: Reported(words, metrics) for id in state.running},
+            figure_of=app.job_id,
+            figure=learning_curves([TrialCurve(6, points, "job 6")], "val_loss", None),
+        )
+        read_log(screen, _LINES)
+        await screen.show(with_gpus(state))
+        await screen.pilot.pause()
+        yield screen
+
+
+def read_log(screen: Screen, lines: list[str], attempt: int = 1) -> None:
+    screen.app.log_pane.begin(screen.app.job_id)
+    screen.app.log_pane.take({
+        "attempt": attempt, "size": 400, "start": 0, "from": 0, "to": 400, "is_over": False,
+        "lines": [{"at": 10 * i, "spans": [{"text": line}]} for i, line in enumerate(lines)],
     })  # fmt: skip
+
+
+Steps = Callable[[Screen], Awaitable[None]]
+
+
+def look(queue: Queue, size: tuple[int, int], steps: Steps, glyphs: Glyphs = UNICODE) -> None:
+    async def run() -> None:
+        async with full(queue, size, glyphs) as screen:
+            await steps(screen)
+
+    asyncio.run(run())
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("count", [0, 30, 10_000])
 def test_jobs_tab_shows_gpus_jobs_and_the_log(
-    boards: dict[int, Queue], count: int, size: tuple[int, int]
+    queues: dict[int, Queue], count: int, size: tuple[int, int]
 ) -> None:
-    board = a_board(boards[count]) if count else make_board(boards[count])
-    check(f"jobs_{count}_{size[0]}x{size[1]}", drawn(board, *size))
+    async def steps(screen: Screen) -> None:
+        if not count:
+            await screen.show(read_state(queues[0]))
+        check(f"jobs_{count}_{size[0]}x{size[1]}", screen.text)
+
+    look(queues[count], size, steps)
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("view", ["gpus", "job", "help", "question", "filter", "problem"])
 def test_other_views_fit_both_sizes(
-    boards: dict[int, Queue], view: str, size: tuple[int, int]
+    queues: dict[int, Queue], view: str, size: tuple[int, int]
 ) -> None:
-    board = a_board(boards[30])
-    if view == "gpus":
-        board.key("2")
-    elif view == "job":
-        board.key("enter")
-    elif view == "help":
-        board.key("question_mark")
-    elif view == "question":
-        board.key("c")
-    elif view == "filter":
-        board.search("failed nothing")
-        board.take_matches("failed nothing", [4, 3])
-        board.rows = {}
-    else:
-        board.problems = ["no daemon is running; start it with `stoker daemon start`"]
-    check(f"{view}_{size[0]}x{size[1]}", drawn(board, *size))
+    async def steps(screen: Screen) -> None:
+        if view == "filter":
+            screen.app.action_search("failed nothing")
+            screen.app.take_matches("failed nothing", [4, 3])
+        elif view == "problem":
+            state = with_gpus(read_state(queues[30]))
+            await screen.show(state, ["no daemon is running; start it with `stoker daemon start`"])
+        else:
+            keys = {"gpus": "2", "job": "enter", "help": "question_mark", "question": "c"}
+            await screen.press(keys[view])
+        await screen.pilot.pause()
+        check(f"{view}_{size[0]}x{size[1]}", screen.text)
+
+    look(queues[30], size, steps)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_sweeps_tab_shows_progress_and_curves(
-    boards: dict[int, Queue], size: tuple[int, int]
+    queues: dict[int, Queue], size: tuple[int, int]
 ) -> None:
-    board = make_board(boards[30])
-    assert board.state is not None
     sweep = {
         "name": "brave-otter", "state": "active", "total": 40, "method": "tpe",
         "trials": {"done": 12, "failed": 1, "running": 2, "queued": 5},
@@ -126,8 +146,6 @@ def test_sweeps_tab_shows_progress_and_curves(
         "best": {"trial": 7, "value": 0.2134, "params": {"lr": 0.1}}, "stopped": None,
     }  # fmt: skip
     other = {**sweep, "name": "old-moose", "state": "finished", "best": None}
-    board.take_state(board.state._replace(sweeps={"brave-otter": sweep, "old-moose": other}), [])
-    board.key("3")
     curves = [
         TrialCurve(
             t,
@@ -137,87 +155,109 @@ def test_sweeps_tab_shows_progress_and_curves(
         )
         for t in range(1, 6)
     ]
-    board.figure, board.figure_of = learning_curves(curves, "val_loss"), "brave-otter"
-    check(f"sweeps_{size[0]}x{size[1]}", drawn(board, *size))
-    board.key("down")
-    assert "reading" in drawn(board, *size)
+
+    async def steps(screen: Screen) -> None:
+        state = read_state(queues[30])
+        await screen.show(state._replace(sweeps={"brave-otter": sweep, "old-moose": other}))
+        figure = learning_curves(curves, "val_loss")
+        screen.app.details = Details(figure_of="brave-otter", figure=figure)
+        await screen.press("3")
+        check(f"sweeps_{size[0]}x{size[1]}", screen.text)
+        await screen.press("down")
+        assert "reading" in screen.text
+
+    look(queues[30], size, steps)
 
 
-def test_many_gpus_share_lines_in_a_small_terminal(boards: dict[int, Queue]) -> None:
-    board = a_board(boards[30])
-    assert board.state is not None
-    gpus = [{**one, "visible": str(i)} for i, one in enumerate(board.state.gpus * 2)]
-    board.take_state(board.state._replace(gpus=gpus), [])
-    check("gpus_8_80x24", drawn(board, 80, 24))
-    board.take_state(board.state._replace(gpus=gpus * 3), [])
-    assert "16 more GPUs (press 2)" in drawn(board, 80, 24)
+def test_many_gpus_share_lines_in_a_small_terminal(queues: dict[int, Queue]) -> None:
+    async def steps(screen: Screen) -> None:
+        state = with_gpus(read_state(queues[30]))
+        gpus = [{**one, "visible": str(i)} for i, one in enumerate(state.gpus * 2)]
+        await screen.show(state._replace(gpus=gpus))
+        check("gpus_8_80x24", screen.text)
+        await screen.show(state._replace(gpus=gpus * 3))
+        assert "16 more GPUs (press 2)" in screen.text
+
+    look(queues[30], (80, 24), steps)
 
 
-def test_waiting_job_shows_all_reasons_in_place_of_its_log(boards: dict[int, Queue]) -> None:
-    board = a_board(boards[30])
-    board.key("down")
-    board.key("down")
-    assert board.job_id == 8
-    board.log.job, board.log.attempt = 8, 0
-    check("waiting_80x24", drawn(board, 80, 24))
+def test_waiting_job_shows_all_reasons_in_place_of_its_log(queues: dict[int, Queue]) -> None:
+    async def steps(screen: Screen) -> None:
+        await screen.press("down", "down")
+        assert screen.app.job_id == 8
+        read_log(screen, [], attempt=0)
+        screen.app.show()
+        await screen.pilot.pause()
+        check("waiting_80x24", screen.text)
+
+    look(queues[30], (80, 24), steps)
 
 
-def test_terminal_without_unicode_gets_ascii(boards: dict[int, Queue]) -> None:
-    board = a_board(boards[30])
-    board.glyphs = ASCII
-    text = drawn(board, 200, 50)
-    assert text.isascii()
-    assert "#####" in text
+def test_terminal_without_unicode_gets_ascii(queues: dict[int, Queue]) -> None:
+    async def steps(screen: Screen) -> None:
+        assert screen.text.isascii()
+        assert "#####" in screen.text
+        assert "python train.py" in screen.text
+        await screen.press("enter")
+        assert screen.text.isascii()
+
+    look(queues[30], (200, 50), steps, ASCII)
 
 
 @pytest.mark.parametrize("size", [(20, 5), (49, 24), (80, 11)])
-def test_small_terminal_gets_a_sentence(boards: dict[int, Queue], size: tuple[int, int]) -> None:
-    text = " ".join(drawn(make_board(boards[30]), *size).split())
-    assert text == (
-        f"the terminal is too small ({size[0]}x{size[1]}): stoker top needs 50x12; q quits"
-    )
+def test_small_terminal_gets_a_sentence(queues: dict[int, Queue], size: tuple[int, int]) -> None:
+    async def steps(screen: Screen) -> None:
+        assert " ".join(screen.text.split()) == (
+            f"the terminal is too small ({size[0]}x{size[1]}): stoker top needs 50x12; q quits"
+        )
+
+    look(queues[30], size, steps)
 
 
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 220), st.integers(1, 70), st.sampled_from("123?/c"))
-def test_every_size_is_filled_exactly(columns: int, rows: int, key: str) -> None:
-    board = _hostile()
-    board.key("escape")
-    board.key({"?": "question_mark", "/": "1"}.get(key, key))
-    drawn(board, columns, rows)  # checks the width of each line
-
-
-@cache
-def _hostile() -> Dashboard:
-    """A dashboard whose job names are markup, escape sequences and wide characters."""
-    with tempfile.TemporaryDirectory() as folder:
-        queue = make_queue(Path(folder), 30)
-        board = a_board(queue)
-        queue.close()
-    assert board.state is not None
-    for job in board.state.jobs.values():
+def hostile(state: LiveState) -> LiveState:
+    """Jobs whose names are markup, escape sequences and wide characters."""
+    for job in state.jobs.values():
         job["name"] = "[red]日本\x1b[2J\x07\n\u202e[/]" * 3
-    return board
+    return state
 
 
-def test_text_of_jobs_is_neither_markup_nor_an_escape_sequence() -> None:
-    board = _hostile()
-    for key in ("escape", "escape", "1"):  # leave what another test has opened
-        board.key(key)
-    board.log.lines[-1] = (("[blink]not markup[/blink]", ""),)
-    board.reported = {6: Reported("\x1b]0;title\x07", (("[b]\x1b[31m", "\x9b2J"),))}
-    text = drawn(board, 200, 50)
-    assert "[red]日本\\x1b[2J\\x07\\n\\u202e" in text
-    assert "[blink]not markup[/blink]" in text
-    assert all(line.isprintable() for line in text.split("\n"))
+def test_every_size_is_filled_exactly(queues: dict[int, Queue]) -> None:
+    random = Random(7)
+
+    async def steps(screen: Screen) -> None:
+        await screen.show(hostile(with_gpus(read_state(queues[30]))))
+        for _ in range(40):
+            await screen.pilot.resize_terminal(random.randint(1, 220), random.randint(1, 70))
+            await screen.press("escape", random.choice(("1", "2", "3", "question_mark", "enter")))
+            assert screen.text  # checks the width of each line
+
+    look(queues[30], (80, 24), steps)
 
 
-def test_cut_text_ends_with_an_ellipsis(boards: dict[int, Queue]) -> None:
-    board = a_board(boards[30])
-    assert board.state is not None
-    for job in board.state.jobs.values():
-        job["name"] = "n" * 300
-    for line in drawn(board, 80, 24).split("\n"):
-        assert "n" * 10 not in line or "…" in line
-    assert board.key("enter") is None
-    assert "…" in drawn(board, 80, 24).split("\n")[1]
+def test_text_of_jobs_is_neither_markup_nor_an_escape_sequence(queues: dict[int, Queue]) -> None:
+    async def steps(screen: Screen) -> None:
+        reported = Reported("\x1b]0;title\x07", (("[b]\x1b[31m", "\x9b2J"),))
+        screen.app.details = Details(reported={6: reported})
+        read_log(screen, ["[blink]not markup[/blink]"])
+        await screen.show(hostile(with_gpus(read_state(queues[30]))))
+        assert "[red]日本\\x1b[2J\\x07\\n\\u202e" in screen.text
+        assert "[blink]not markup[/blink]" in screen.text
+        assert all(line.isprintable() for line in screen.text.split("\n"))
+        await screen.press("c")
+        assert "cancel job 6 ([red]日本\\x1b[2J" in screen.text
+
+    look(queues[30], (200, 50), steps)
+
+
+def test_cut_text_ends_with_an_ellipsis(queues: dict[int, Queue]) -> None:
+    async def steps(screen: Screen) -> None:
+        state = with_gpus(read_state(queues[30]))
+        for job in state.jobs.values():
+            job["name"] = "n" * 300
+        await screen.show(state)
+        for line in screen.text.split("\n"):
+            assert "n" * 10 not in line or "…" in line
+        await screen.press("enter")
+        assert "…" in screen.text.split("\n")[1]
+
+    look(queues[30], (80, 24), steps)

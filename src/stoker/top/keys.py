@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rich.text import Text
+
 KEYS = (
     ("Up Down, k j", "move the cursor, or scroll the log"),
     ("PgUp PgDn Home End", "move by a page, or to the first and last line"),
@@ -29,3 +31,13 @@ FILTER_EXAMPLES = (
     ("tag:x name:y sweep:z", "jobs with a tag or name, or of a sweep"),
     ("lr=0.1", "other words: a tag, a name, or a part of a command"),
 )
+
+
+def help_text() -> Text:
+    text = Text.assemble(("Keys\n\n", "bold"))
+    for keys, words in KEYS:
+        text.append(f" {keys:20}", "bold").append(f"{words}\n")
+    text.append("\nThe filter (/) takes the same words as stoker ls:\n\n", "bold")
+    for keys, words in FILTER_EXAMPLES:
+        text.append(f" {keys:22}", "bold").append(f"{words}\n")
+    return text.append("\nClosing this program changes nothing: jobs run without it.")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from stoker.client import views, wait_reasons
@@ -14,15 +15,26 @@ from stoker.client.metric_cache import Reports
 from stoker.client.queue import Queue
 from stoker.client.reports import source_of_job
 from stoker.client.sweeps_view import SweepCache
+from stoker.core.record import Record
 from stoker.core.states import WAITING
 from stoker.errors import NotFound
 from stoker.results.figure import Figure, TrialCurve, learning_curves
 from stoker.store import job_queries
-from stoker.top.job_lines import Reported
+from stoker.top.job_text import Reported
 
 _CURVES = 40  # of a sweep, the best trials
 _POINTS = 400
 _MAX_METRICS = 50
+
+
+class Details(Record):
+    """What the live state does not have of the visible jobs and of the selected one."""
+
+    reported: Mapping[int, Reported] = MappingProxyType({})
+    job: int | None = None
+    why: Mapping[str, object] = MappingProxyType({})  # fields of `job` that say why it waits
+    figure_of: int | str | None = None  # a job or a sweep
+    figure: Figure | None = None
 
 
 class Readings:
@@ -50,7 +62,22 @@ class Readings:
                 found[id]["why"] = views.waiting_words(queue.db, row, now)
         return found
 
-    def why(self, queue: Queue, id: int) -> dict[str, Any]:
+    def details(
+        self,
+        queue: Queue,
+        ids: set[int],
+        selected: int | None,
+        why_of: int | None,
+        row: int | str | None,
+        number: int,
+    ) -> Details:
+        """`ids`: running jobs; `row`: the job or sweep whose curve is shown."""
+        reported = self._reported(queue, ids if selected is None else ids | {selected}, selected)
+        why = {} if why_of is None else self._why(queue, why_of)
+        figure = None if row is None else self._figure(queue, row, number)
+        return Details(reported, why_of, why, row, figure)
+
+    def _why(self, queue: Queue, id: int) -> dict[str, Any]:
         """The fields of a waiting job that say why it waits; empty for other jobs."""
         try:
             row = job_queries.job(queue.db, id)
@@ -62,9 +89,7 @@ class Readings:
         starts_at = None if found.starts_in is None else time.time() + found.starts_in
         return {"why": "; ".join(found.reasons), "starts_at": starts_at}
 
-    def reported(
-        self, queue: Queue, ids: Iterable[int], selected: int | None
-    ) -> dict[int, Reported]:
+    def _reported(self, queue: Queue, ids: set[int], selected: int | None) -> dict[int, Reported]:
         """Progress of jobs; of the selected one also its metrics."""
         found = {}
         for id in ids:
@@ -85,7 +110,13 @@ class Readings:
         log = log_of_job(queue, id, None, "stdout")
         return read_lines(log, wanted, self._renderings), log.path
 
-    def job_figure(self, queue: Queue, id: int, number: int) -> Figure | None:
+    def _figure(self, queue: Queue, row: int | str, number: int) -> Figure | None:
+        """The curves of a job (its id) or a sweep (its name)."""
+        if isinstance(row, int):
+            return self._job_figure(queue, row, number)
+        return self._sweep_figure(queue, row, number)
+
+    def _job_figure(self, queue: Queue, id: int, number: int) -> Figure | None:
         """The curve of a metric of a job, the `number`-th one; None if it reported none."""
         row = job_queries.job(queue.db, id)
         names = list(self._reports.metrics(row))
@@ -96,7 +127,7 @@ class Readings:
         figure = learning_curves([TrialCurve(id, _points(points), f"job {id}")], name, None)
         return _of_one_job(figure, f"{name} of job {id}", number % len(names) + 1, len(names))
 
-    def sweep_figure(self, queue: Queue, name: str, number: int) -> Figure | None:
+    def _sweep_figure(self, queue: Queue, name: str, number: int) -> Figure | None:
         """The curves of the trials of a sweep: of its metric, or the next one that was reported."""
         wanted = self.sweeps.metric_names(queue.db, name)
         text = wanted[number % len(wanted)] if wanted else None

@@ -1,4 +1,4 @@
-"""A job as a row of the list and as the facts above its log."""
+"""A job as a row of the list and as the facts above its log; a sweep as a row."""
 
 from __future__ import annotations
 
@@ -7,25 +7,39 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
 from stoker.core.formats.durations import format_duration
 from stoker.core.formats.sizes import format_size
+from stoker.core.formats.terminal import cut
 from stoker.core.policy.short_reasons import SEPARATOR
 from stoker.core.record import Record
 from stoker.core.states import FINAL, STARTED
 from stoker.results.export import short
-from stoker.top.spans import STATE_STYLES, Glyphs, Line, Span, clean, wrap
-from stoker.top.table import Column
+from stoker.top.glyphs import STATE_STYLES, Glyphs, Span, clean
+from stoker.top.row_table import Column
 
 Job = Mapping[str, Any]  # as in `stoker ls --json`; of waiting jobs also `why` and `starts_at`
+Sweep = Mapping[str, Any]  # as in client/sweeps_view.py
 
 _INTERPRETER = re.compile(r"^(\S*/)?python[0-9.]* (-u )?(?=\S)")
-COLUMNS = (
+JOB_COLUMNS = (
     Column("ID", least=4, is_right=True),
     Column("STATE", least=9),
     Column("TIME", least=6, is_right=True),
     Column("GPU", least=3, most=16),
-    Column("JOB", share=1),
-    Column("PROGRESS, REASON OR RESULT", share=1),
+    Column("JOB", is_flexible=True),
+    Column("PROGRESS, REASON OR RESULT"),
+)
+SWEEP_COLUMNS = (
+    Column("SWEEP", most=24),
+    Column("STATE", least=8),
+    Column("FINISHED", least=12),
+    Column("FAILED", is_right=True),
+    Column("BEST", most=28),
+    Column("COMMAND"),
 )
 
 
@@ -111,13 +125,13 @@ def _info(job: Job, reported: Reported | None, now: float, glyphs: Glyphs) -> st
         parts.append(_rest(job))
     else:
         parts = ["" if job["priority"] == 0 else _priority(job), short_reason(job, glyphs)]
-    return clean(f" {glyphs.dot} ".join(part for part in parts if part))
+    return clean(glyphs.dot.join(part for part in parts if part))
 
 
 def short_reason(job: Job, glyphs: Glyphs) -> str:
     """Why a job waits, in fewer words: the log pane has all of them.
 
-    >>> from stoker.top.spans import ASCII
+    >>> from stoker.top.glyphs import ASCII
     >>> words = "behind 2 jobs · GPU 2 reserved for 25"
     >>> short_reason({"state": "queued", "why_short": words}, ASCII)
     'behind 2 jobs - GPU 2 reserved for 25'
@@ -125,7 +139,7 @@ def short_reason(job: Job, glyphs: Glyphs) -> str:
     if job["state"] == "held":
         return "press h to release it"
     words = str(job.get("why_short") or job.get("why") or "")
-    return words.replace(SEPARATOR, f" {glyphs.dot} ")
+    return words.replace(SEPARATOR, glyphs.dot)
 
 
 def _priority(job: Job) -> str:
@@ -139,44 +153,37 @@ def _rest(job: Job) -> str:
     return str(job["command"]) if job["name"] else ""
 
 
-def fact_lines(
-    job: Job, reported: Reported | None, now: float, columns: int, glyphs: Glyphs
-) -> list[Line]:
+def facts(job: Job, reported: Reported | None, now: float, columns: int, glyphs: Glyphs) -> Group:
     """Everything important about one job; the reason for waiting in full."""
     state = str(job["state"])
-    dot = f" {glyphs.dot} "
-    lines: list[Line] = [
-        (
-            (f"job {job['id']}", "bold"),
-            ("  ", ""),
-            (title(job), "bold"),
-            ("  ", ""),
-            (state, STATE_STYLES.get(state, "")),
-            ("  ", ""),
-            (time_words(job, now), ""),
-        )
-    ]
+    heading = glyphs.line("")
+    for word, style in (
+        (f"job {job['id']}", "bold"), (title(job), "bold"),
+        (state, STATE_STYLES.get(state, "")), (time_words(job, now), ""),
+    ):  # fmt: skip
+        heading.append("  " if heading else "").append(word, style)
+    table = Table.grid(padding=(0, 1, 0, 0))
+    table.add_column(width=9, style="dim")
+    table.add_column()
 
-    def add(name: str, text: str, style: str = "", most: int = 1) -> None:
-        rows = wrap(clean(text), max(20, columns - 10))
-        if len(rows) > most:
-            rows = [*rows[: most - 1], " ".join(rows[most - 1 :])]  # the frame cuts it
-        for place, row in enumerate(rows):
-            lines.append(((f"{name if place == 0 else '':9} ", "dim"), (row, style)))
+    def add(name: str, text: object, style: str = "", most: int = 1) -> None:
+        if text:
+            table.add_row(name, Text(cut(clean(text), most * max(20, columns - 11)), style))
 
-    if state in FINAL and job["result"]:
-        add("result", str(job["result"]), "red" if state in ("failed", "lost") else "", 2)
-    if job.get("why"):
-        add("why", str(job["why"]), "", 3)
-    if reported is not None and reported.progress:
+    if state in FINAL:
+        add("result", job["result"], "red" if state in ("failed", "lost") else "", 2)
+    add("why", job.get("why"), "", 3)
+    if reported is not None:
         add("progress", reported.progress)
-    if reported is not None and reported.metrics:
-        add("metrics", dot.join(f"{name} {short(value)}" for name, value in reported.metrics))
-    add("command", str(job["command"]), "", 2)
-    add("folder", str(job["cwd"]))
-    add("request", dot.join(_request(job)))
-    add("times", dot.join(_times(job, now)))
-    return lines
+        add(
+            "metrics", glyphs.dot.join(f"{name} {short(value)}" for name, value in reported.metrics)
+        )
+    add("command", job["command"], "", 2)
+    add("folder", job["cwd"])
+    add("request", glyphs.dot.join(_request(job)))
+    add("times", glyphs.dot.join(_times(job, now)))
+    heading.end = "\n"
+    return Group(heading, table)
 
 
 def _request(job: Job) -> list[str]:
@@ -207,3 +214,21 @@ def _times(job: Job, now: float) -> list[str]:
     if job["gpu_memory_peak_bytes"]:
         words.append(f"peak {format_size(job['gpu_memory_peak_bytes'])} of GPU memory")
     return words
+
+
+def sweep_cells(sweep: Sweep, glyphs: Glyphs) -> list[Span]:
+    trials, total = sweep["trials"], int(sweep["total"])
+    finished = sum(trials.get(state, 0) for state in FINAL)
+    failed = trials.get("failed", 0) + trials.get("lost", 0)
+    state, best, metric = str(sweep["state"]), sweep["best"], sweep["metric"]
+    words = "-"
+    if best is not None and metric is not None:
+        words = f"{metric['name']} {short(best['value'])} (trial {best['trial']})"
+    return [
+        (clean(sweep["name"]), ""),
+        (state, STATE_STYLES.get(state, "")),
+        (f"{glyphs.bar(finished / total if total else 0.0, 8)} {finished}/{total}", ""),
+        (str(failed), "red" if failed else "dim"),
+        (clean(words), ""),
+        (clean(sweep["command"]), ""),
+    ]
