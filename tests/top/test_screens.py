@@ -25,12 +25,13 @@ SCREENS = Path(__file__).parent / "screens"
 _LINES = [f"epoch {i}: loss {1 / (i + 1):.3f}" for i in range(40)]
 
 
-def check(name: str, text: str) -> None:
+async def check(screen: Screen, name: str) -> None:
+    """Compare the screen with a file, once the footer has followed."""
     path = SCREENS / f"{name}.txt"
     if not path.exists():
-        path.write_text(text + "\n", "utf-8")
+        path.write_text(screen.text + "\n", "utf-8")
         pytest.fail(f"{path} was not there; it is now")
-    assert text + "\n" == path.read_text("utf-8")
+    await screen.until(lambda: screen.text + "\n" == path.read_text("utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +110,7 @@ def test_jobs_tab_shows_gpus_jobs_and_the_log(
     async def steps(screen: Screen) -> None:
         if not count:
             await screen.show(read_state(queues[0]))
-        check(f"jobs_{count}_{size[0]}x{size[1]}", screen.text)
+        await check(screen, f"jobs_{count}_{size[0]}x{size[1]}")
 
     look(queues[count], size, steps)
 
@@ -130,7 +131,7 @@ def test_other_views_fit_both_sizes(
             keys = {"gpus": "2", "job": "enter", "help": "question_mark", "question": "c"}
             await screen.press(keys[view])
         await screen.pilot.pause()
-        check(f"{view}_{size[0]}x{size[1]}", screen.text)
+        await check(screen, f"{view}_{size[0]}x{size[1]}")
 
     look(queues[30], size, steps)
 
@@ -162,7 +163,7 @@ def test_sweeps_tab_shows_progress_and_curves(
         figure = learning_curves(curves, "val_loss")
         screen.app.details = Details(figure_of="brave-otter", figure=figure)
         await screen.press("3")
-        check(f"sweeps_{size[0]}x{size[1]}", screen.text)
+        await check(screen, f"sweeps_{size[0]}x{size[1]}")
         await screen.press("down")
         assert "reading" in screen.text
 
@@ -174,7 +175,7 @@ def test_many_gpus_share_lines_in_a_small_terminal(queues: dict[int, Queue]) -> 
         state = with_gpus(read_state(queues[30]))
         gpus = [{**one, "visible": str(i)} for i, one in enumerate(state.gpus * 2)]
         await screen.show(state._replace(gpus=gpus))
-        check("gpus_8_80x24", screen.text)
+        await check(screen, "gpus_8_80x24")
         await screen.show(state._replace(gpus=gpus * 3))
         assert "16 more GPUs (press 2)" in screen.text
 
@@ -188,7 +189,7 @@ def test_waiting_job_shows_all_reasons_in_place_of_its_log(queues: dict[int, Que
         read_log(screen, [], attempt=0)
         screen.app.show()
         await screen.pilot.pause()
-        check("waiting_80x24", screen.text)
+        await check(screen, "waiting_80x24")
 
     look(queues[30], (80, 24), steps)
 
