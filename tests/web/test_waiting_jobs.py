@@ -50,8 +50,8 @@ def test_queue_is_in_the_order_in_which_jobs_start(site: Site) -> None:
 
     async def steps() -> None:
         async with top(lab) as screen:
-            assert screen.app.board.state is not None
-            assert screen.app.board.state.queue == (*order, later)
+            assert screen.app.state is not None
+            assert screen.app.state.queue == (*order, later)
 
     asyncio.run(steps())
 

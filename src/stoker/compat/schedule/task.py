@@ -9,7 +9,7 @@ import signal
 import time
 
 from stoker.compat.foreground.entry import write_line
-from stoker.compat.foreground.scratch_folders import working_directory
+from stoker.compat.foreground.jobs import working_directory
 from stoker.compat.schedule.options import STDOUT
 from stoker.core.model import Context, Outcome
 from stoker.devices.leases.lease import Lease
