@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test fast gpu-test lint bench docs clean system-packages always
+.PHONY: demo test test-all fast gpu-test lint bench docs clean system-packages always
 .NOTPARALLEL:
 # Without compiled modules, every process that a test starts would compile them again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -15,6 +15,10 @@ demo: $(VENV)/installed
 
 test: system-packages lint
 	$(BIN)/pytest -n 4
+
+# Before a release: also the tests marked `release`, see CONTRIBUTING.md.
+test-all: system-packages lint
+	$(BIN)/pytest -n 4 -m ""
 
 # For every change: what needs no daemon, and a few jobs through everything. Under a minute.
 FAST := tests/core tests/store tests/sweeps tests/results tests/code tests/http \

@@ -26,4 +26,4 @@ def group_of(nodeid: str) -> str:
 def start_order(nodeid: str) -> tuple[int, ...]:
     """Long groups start first, so that no process is left with one at the end."""
     group = group_of(nodeid)
-    return (group not in _ENGINES, "thousands_of_jobs" not in nodeid, group == nodeid)
+    return (group not in _ENGINES, "with_many_jobs" not in nodeid, group == nodeid)

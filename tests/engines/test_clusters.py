@@ -18,6 +18,7 @@ from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate, is_alive
 from tests.lab import wait_until
 
+pytestmark = pytest.mark.release
 ROOT = Path(__file__).parents[2]
 NewSlurm = Callable[..., SlurmCluster]
 NewRay = Callable[..., RayCluster]

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.helpers import Gate
 from tests.lab import wait_until
 
+pytestmark = pytest.mark.release
 LISTING = "squeue", "--me", "-h", "-r", "-t", "all", "-o"
 
 # Prints the names of signals; `exec` makes it the process that Slurm started.

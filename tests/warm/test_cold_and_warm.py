@@ -19,7 +19,11 @@ from tests.warm.programs import COMMANDS, SCRIPTS
 
 # Programs that a fork cannot run, and one whose flags hide the module that it should import.
 _COLD = {"missing_script", "folder_as_program", "zip_as_program", "shadowed_module", "isolated"}
-_OTHER_PYTHONS = ("3.9", "3.10", "3.12", "3.13", "3.14")
+_RELEASE_PYTHONS = ("3.10", "3.12", "3.13", "3.14")
+_OTHER_PYTHONS = (
+    "3.9",
+    *(pytest.param(version, marks=pytest.mark.release) for version in _RELEASE_PYTHONS),
+)
 _FOR_OTHERS = (
     "arguments", "main_module", "path", "environment", "exit_text", "exception", "syntax_error",
     "interrupt", "own_excepthook", "unflushed_output", "streams", "at_exit", "descriptors",

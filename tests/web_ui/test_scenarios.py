@@ -16,5 +16,6 @@ def test_scenario_passes_in_a_browser(scenario: Scenario, name: str) -> None:
     scenario(name)
 
 
+@pytest.mark.release
 def test_every_screen_works_in_firefox(scenario: Scenario) -> None:
     scenario("all_screens", BROWSER="firefox")
