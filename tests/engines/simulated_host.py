@@ -21,7 +21,6 @@ from tests.lab import wait_until
 # The first process ignores SIGCHLD, so that the kernel reaps processes whose parent exited.
 # Locks in /run/lock and the boot id belong to one host; the rest of the file system is shared.
 _FIRST_PROCESS = """
-trap '' CHLD
 set -e
 hostname "$1"
 [ -z "$2" ] || ip link set lo up
@@ -33,7 +32,7 @@ rm "$file"
 shift 2
 while [ $# -gt 0 ]; do mount --bind "$2" "$1"; shift 2; done
 echo ready
-exec sleep infinity
+exec env --ignore-signal=CHLD sleep infinity
 """
 
 
