@@ -14,50 +14,17 @@ from stoker.cli.main import VERBS, load
 from tests.cli.helpers import as_json, refused
 from tests.lab import Lab
 
-HELP = """\
+# docs/commands.md has the lines of the commands; test_docs.py compares it with the code.
+HELP = (
+    """\
 usage: stoker [--host HOST] [COMMAND] [OPTIONS]
 
 Schedule jobs on the GPUs of this host, or of another one over ssh (--host).
 
 commands:
-  submit      queue a command, a job file or lines from stdin
-  run         run jobs in the foreground, without the daemon
-  shell       open a shell on GPUs on this terminal, or run another program there
-  attach      return to a job of `stoker shell`
-  sweep       run a command with many parameter values: start, extend, stop, resume
-  results     show metrics of trials and jobs: sort, filter, group, export
-  plot        plot learning curves and parameters in the terminal or as PNG or SVG
-  report      write a report of a sweep: best trials, curves, provenance; Markdown or HTML
-  status      show GPUs, running and waiting jobs (the default command)
-  top         show GPUs, jobs, logs and sweeps live in the terminal
-  ls          list jobs
-  show        show everything about a job
-  why         explain why a job waits
-  log         show the output of a job
-  wait        wait until jobs finish
-  cancel      cancel jobs: SIGTERM, then SIGKILL, to all processes of a job
-  hold        keep waiting jobs from starting
-  release     let held jobs start
-  rerun       submit finished jobs again
-  priority    change the priority of waiting jobs
-  edit        change a job that has not started
-  note        write a note about a job or sweep
-  tag         add or remove tags of jobs and sweeps
-  star        mark jobs and sweeps with a star
-  rm          remove finished jobs and their logs
-  clean       remove finished jobs: all, or only old ones
-  web         start the web UI: GPUs and jobs, live, in the browser
-  gpus        show GPUs and the processes on them; drain, restore, set slots
-  notify      send notifications about jobs: add, test and list places
-  backend     manage other places where jobs run: Slurm and Ray clusters
-  simulate    replay a trace of jobs under different scheduling policies
-  daemon      start, stop, drain, resume or inspect the daemon
-  doctor      check this host and explain problems
-  pull        copy logs, metrics and output files of jobs into a folder
-  config      show the settings with their sources; set and edit them
-  profile     show the profiles of the settings, for `--profile`
-  context     name other machines with Stoker: add, ls, use, rm
-  completion  print the completion script for bash, zsh or fish
+"""
+    + "".join(f"  {name:<10}  {text}\n" for name, text in VERBS.items())
+    + """\
 
 `stoker COMMAND --help` shows options and examples; `stoker help selectors` explains how to select
 jobs.
@@ -67,6 +34,7 @@ first steps:
   stoker log -f @
   stoker run --devices 0,1 jobs.txt
 """
+)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"], ["help"]])
