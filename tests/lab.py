@@ -21,15 +21,24 @@ from typing import Any
 
 from stoker.supervisor import job_processes, kill_processes, locks
 from stoker.supervisor.job_cgroups import JobCgroups
+from tests.command_server import CommandServer, Fork
 
 # What takes this long will not happen any more. No test has a shorter time limit: a busy machine
 # would exceed it. pytest's own limit ends processes that hang (`timeout` in pyproject.toml).
 HANG_SECONDS = 200.0
 
+STOKER = [sys.executable, "-m", "stoker"]
+# Commands whose process is the parent of others, or has a terminal.
+_OWN_PYTHON = [("run",), ("shell",), ("attach",), ("top",), ("web",), ("daemon",), ("box",)]
+_commands = CommandServer("stoker.cli", "stoker.client", "stoker.store", "stoker.core")
+
 
 class Lab:
     def __init__(self, folder: Path, devices: int | str | None = None, **env: str) -> None:
-        self.command = [sys.executable, "-m", "stoker"]
+        self.command = STOKER
+        self.forks = True  # see tests/command_server.py
+        self.forked: list[Fork] = []  # commands that run in the background
+        self._may_run = False  # whether processes of this lab may be running
         self.folder = folder
         self.state_dir = folder / "state"
         self.env = {
@@ -62,14 +71,19 @@ class Lab:
     ) -> subprocess.CompletedProcess[str]:
         """Run a stoker command; its output as text, even if it is not valid UTF-8."""
         data = input.encode() if isinstance(input, str) else input
-        done = subprocess.run(
-            [*self.command, *args],
-            input=data,
-            stdin=subprocess.DEVNULL if data is None else None,
-            capture_output=True,
-            env={**self.env, **env},
-            cwd=cwd or self.folder,
-        )
+        env, cwd = {**self.env, **env}, cwd or self.folder
+        can_fork = self.forks and self.command == STOKER and args[:1] not in _OWN_PYTHON
+        done = _commands.run(args, env, cwd, data) if can_fork else None
+        if done is None:
+            done = subprocess.run(
+                [*self.command, *args],
+                input=data,
+                stdin=subprocess.DEVNULL if data is None else None,
+                capture_output=True,
+                env=env,
+                cwd=cwd,
+            )
+        self._may_run |= self.state_dir.exists()
         return subprocess.CompletedProcess(
             done.args,
             done.returncode,
@@ -84,6 +98,7 @@ class Lab:
         return done.stdout
 
     def popen(self, *args: str, **kwargs: Any) -> subprocess.Popen[str]:
+        self._may_run = True
         env = {**self.env, **kwargs.pop("env", {})}
         return subprocess.Popen(
             [*self.command, *args],
@@ -181,12 +196,17 @@ class Lab:
 
     def close(self) -> None:
         """Kill all processes of this lab, even those that are just starting."""
+        if not (self._may_run or self.state_dir.exists()):
+            return
+        for fork in self.forked:
+            fork.kill()
         # The runner is starting a daemon; the environment of a process cannot be read during exec.
         is_restarting = self.runner_pid() is not None and self.daemon_pid() is None
         while self.daemon_pid() is not None:  # SIGTERM: the runner would restart a killed daemon
             self._kill(self.daemon_pid, signal.SIGTERM)
         self._kill(self.runner_pid, signal.SIGKILL)
-        base = self.tag_base()
+        has_run_jobs = (self.state_dir / locks.RUNNER_LOCK).exists()
+        base = self.tag_base() if has_run_jobs else None
         if base is not None:
             kill_processes.kill_all(base, timeout=5)
             JobCgroups.load(str(self.state_dir)).close()
