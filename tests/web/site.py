@@ -16,9 +16,11 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from stoker.web.server_address import ServerAddress, living_place
+from tests.command_server import CommandServer
 from tests.lab import HANG_SECONDS, Lab, wait_until
 
 JSON = "application/json"
+_servers = CommandServer("stoker.cli", "stoker.client", "stoker.web")
 
 
 class Reply:
@@ -49,12 +51,25 @@ class Site:
     # -- the process ---------------------------------------------------------------------------
 
     def start(self) -> None:
-        self.lab.ok("web", *self.options)
+        if not (self.lab.forks and self._fork()):
+            self.lab.ok("web", *self.options)
         place = living_place(str(self.lab.state_dir))
         assert place is not None
         self.place: ServerAddress = place
         with open(place.token_file, encoding="ascii") as file:
             self.token = file.read().strip()
+
+    def _fork(self) -> bool:
+        """Start the server without the import of its packages; False if it needs a new Python."""
+        words = ("web", "--foreground", *self.options)
+        with open(os.devnull, "r+b") as null:
+            streams = (null.fileno(), null.fileno(), null.fileno())
+            fork = _servers.start(words, self.lab.env, self.lab.folder, streams)
+        if fork is None:
+            return False
+        self.lab.forked.append(fork)
+        wait_until(lambda: living_place(str(self.lab.state_dir)) or fork.has_ended())
+        return True
 
     def kill(self) -> None:
         os.kill(self.place.pid, signal.SIGKILL)

@@ -18,6 +18,12 @@ from tests.web.conftest import free_port
 from tests.web.site import Site
 
 
+@pytest.fixture
+def site(lab: Lab) -> Site:
+    lab.forks = False
+    return Site(lab, "--port", free_port())
+
+
 def test_link_contains_the_token_in_its_fragment(site: Site) -> None:
     line = site.lab.ok("web").strip()
     assert line == f"http://127.0.0.1:{site.place.port}/#token={site.token}"
