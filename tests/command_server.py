@@ -27,8 +27,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Variables that Python, the C library or the loader read when a process starts.
-_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_")
+# Variables that Python, the C library, the loader or `stoker.testing` read when a process starts.
+_READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "GLIBC_", "STOKER_FAILPOINT")
+# Not that of a test: a lab kills all processes whose environment has its folder.
+_ENVIRONMENT = {key: value for key, value in os.environ.items() if not key.startswith("STOKER_")}
 _LARGEST_MESSAGE = 100_000  # the kernel takes a little more in one piece
 _PIPE_SIZE = 65_536
 _NUMBER = struct.Struct("i")
@@ -64,7 +66,6 @@ class CommandServer:
     def __init__(self, *packages: str) -> None:
         self._packages = packages
         self._socket: socket.socket | None = None
-        self._at_start: dict[str, str] = {}
         self._lock = threading.Lock()  # some tests run commands in several threads
 
     def run(
@@ -94,8 +95,10 @@ class CommandServer:
         message = pickle.dumps((list(map(os.fsdecode, words)), dict(env), str(cwd), _umask()))
         with self._lock:
             if self._socket is None:
-                self._socket, self._at_start = _start(self._packages), _start_variables(os.environ)
-        if len(message) > _LARGEST_MESSAGE or _start_variables(env) != self._at_start:
+                self._socket = _start(self._packages)
+        if len(message) > _LARGEST_MESSAGE or _start_variables(env) != _start_variables(
+            _ENVIRONMENT
+        ):
             return None
         ours, theirs = socket.socketpair()
         with theirs:
@@ -118,6 +121,7 @@ def _start(packages: tuple[str, ...]) -> socket.socket:
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.command_server", str(theirs.fileno()), *packages],
             pass_fds=[theirs.fileno()],
+            env=_ENVIRONMENT,
             cwd=Path(__file__).resolve().parents[1],
             stdin=subprocess.PIPE,  # Python remembers that it cannot seek in these
             stdout=subprocess.PIPE,
