@@ -196,7 +196,7 @@ class Lab:
 
     def close(self) -> None:
         """Kill all processes of this lab, even those that are just starting."""
-        if not (self._may_run or self.state_dir.exists()):
+        if not (self._may_run or self.forked or self.state_dir.exists()):
             return
         for fork in self.forked:
             fork.kill()
