@@ -22,8 +22,10 @@ export default async ({ fake, newContext, page, assert, until }) => {
   await other.waitForSelector('.gpu');
   await until(() => other.locator('.status.live').count());
 
-  // The link opened in a tab that already shows the web UI.
+  // The link opened in a tab that already shows the web UI: it signs in, and loads the page again.
+  await other.evaluate(() => (self.isOld = true));
   await other.goto(fake.link);
+  await until(() => other.evaluate(() => !self.isOld).catch(() => false), 'the new page');
   await other.waitForSelector('.gpu');
   await until(() => new URL(other.url()).hash === '#/');
 

@@ -35,12 +35,15 @@ export default async ({ fake, newContext, page, open, assert }) => {
 
   // Loading, empty and failed are shown differently.
   const slow = await (await newContext()).newPage();
+  let answer;
+  const isAllowed = new Promise((go) => (answer = go));
   await slow.route('**/api/overview', async (route) => {
-    await new Promise((go) => setTimeout(go, 800));
+    await isAllowed;
     await route.continue().catch(() => undefined);
   });
   await slow.goto(fake.link);
   await slow.waitForSelector('.loading');
+  answer();
   await slow.waitForSelector('text=resnet50-base');
   assert.equal(await slow.locator('main .loading').count(), 0);
 
