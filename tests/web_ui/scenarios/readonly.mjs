@@ -1,8 +1,9 @@
 // A read-only web UI shows everything and offers no actions.
-export default async ({ fake, page, assert }) => {
+export default async ({ fake, page, settled, assert }) => {
   fake.readOnly = true;
   await page.goto(fake.link);
   await page.waitForSelector('.gpu');
+  await settled(page);
   assert.equal(await page.locator('nav >> text=Submit').count(), 0);
   assert.equal(await page.locator('.handle, button:has-text("Drain")').count(), 0);
   // Rows can be selected to compare them; there are no other actions.
