@@ -90,11 +90,12 @@ def test_env_option_reaches_the_job(here: Lab) -> None:
         ({"tags": "one"}, "tags", ("one",)),
         ({"tags": "a,b"}, "tags", ("a", "b")),
         ({"tags": ["a,b", "c"]}, "tags", ("a", "b", "c")),
-        ({"signal": "USR1@60", "time_limit": 90}, "warn", "USR1@60"),
+        ({"signal": "USR1@60", "time_limit": 90}, "signal", "USR1@60"),
     ],
 )
 def test_option_values_are_converted(options: dict[str, Any], field: str, value: object) -> None:
-    assert read_options(options).fields[field] == value
+    fields = read_options(options).fields
+    assert {**fields, **fields["settings"].values()}[field] == value
 
 
 def test_resources_of_the_host_are_converted() -> None:
