@@ -19,9 +19,13 @@ def test_defaults_are_not_stored() -> None:
 
 
 def test_stored_settings_are_read_again() -> None:
-    settings = JobSettings(retries=2, grace=1.5, activation=("venv=/\udc8b", "uv=1"))
+    settings = JobSettings(
+        retries=2, grace=1.5, no_bind=True, warm="a\\\"\n\u00e9", notify="end:desktop",
+        activation=("venv=/\udc8b", "uv=1"),
+    )  # fmt: skip
     text = settings.to_json() or ""
     assert text.isascii()
+    assert json.loads(text)["warm"] == settings.warm
     assert settings_from_json(text) == settings
 
 

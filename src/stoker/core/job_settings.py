@@ -45,12 +45,24 @@ class JobSettings(Record):
 
     def to_json(self) -> str | None:
         """The values that are not the default as JSON; None if there are none."""
-        if self == DEFAULT_SETTINGS:
-            return None
-        import json  # most submits do not need it
+        pairs = [f"{_encoded(k)}:{_encoded(value)}" for k, value in self.changes().items()]
+        return "{" + ",".join(pairs) + "}" if pairs else None
 
-        # ASCII, because names of files may not be valid UTF-8.
-        return json.dumps(self.changes(), separators=(",", ":"))
+
+_PLAIN = frozenset(map(chr, range(32, 127))) - {'"', "\\"}
+
+
+def _encoded(value: object) -> str:
+    """A value as JSON, in ASCII, because names of files may not be valid UTF-8."""
+    if value is True:
+        return "true"
+    if type(value) in (int, float):
+        return repr(value)
+    if isinstance(value, str) and _PLAIN.issuperset(value):
+        return f'"{value}"'
+    import json  # with `re`, this takes milliseconds, and most jobs do not need it
+
+    return json.dumps(value)
 
 
 DEFAULT_SETTINGS = JobSettings()
