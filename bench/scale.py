@@ -20,9 +20,15 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from stoker.backends.chunk_files import EVENTS, JOBS, OWNER
-from stoker.backends.driver import Driver
-from stoker.backends.protocol import (
+from stoker.engine.model import Context, JobSpec, Request
+from stoker.engine.store import job_queries
+from stoker.engine.store.database import open_database
+from stoker.engine.store.submit import CHUNK, Submission
+from stoker.features.backends import store as backends
+from stoker.features.backends.chunk_files import EVENTS, JOBS, OWNER
+from stoker.features.backends.driver import Driver
+from stoker.features.backends.nodes import Node
+from stoker.features.backends.protocol import (
     ENDED,
     PENDING,
     RUNNING,
@@ -31,13 +37,8 @@ from stoker.backends.protocol import (
     Limits,
     Status,
 )
-from stoker.core.backends.nodes import Node
-from stoker.core.model import Context, JobSpec, Request
+from stoker.features.backends.store_allocations import Allocation
 from stoker.settings import Settings
-from stoker.store import backends, job_queries
-from stoker.store.allocations import Allocation
-from stoker.store.database import open_database
-from stoker.store.submit import CHUNK, Submission
 
 _START_SECONDS = 1.0  # of a worker: the interpreter on a node
 _JOB_SECONDS = 0.005  # that the worker needs between two jobs

@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 from stoker.cli.main import main
-from stoker.core.formats.shell_words import quote
+from stoker.text.commands.shell_words import quote
 
 _TRIAL = """
 import math, os, sys, time

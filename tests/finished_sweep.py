@@ -21,12 +21,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.client.report_reader import store_reports
-from stoker.client.reports import JobFiles
-from stoker.store import sweeps
-from stoker.store.database import Database, open_database
-from stoker.store.machines import Machine, machine_id
-from stoker.supervisor.logs import job_folder, metrics_path
+from stoker.engine.store.database import Database, open_database
+from stoker.engine.store.machines import Machine, machine_id
+from stoker.engine.supervisor.logs import job_folder, metrics_path
+from stoker.features.results.reports.reader import store_reports
+from stoker.features.results.reports.reports import JobFiles
+from stoker.features.sweeps import store as sweeps
 
 _START = 1_790_000_000.0
 _SECONDS_PER_STEP = 0.5

@@ -19,8 +19,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from stoker.supervisor import job_processes, kill_processes, locks
-from stoker.supervisor.job_cgroups import JobCgroups
+from stoker.engine.supervisor import job_processes, kill_processes, locks
+from stoker.engine.supervisor.job_cgroups import JobCgroups
 from tests.command_server import CommandServer, Fork
 
 # What takes this long will not happen any more. No test has a shorter time limit: a busy machine
@@ -30,7 +30,7 @@ HANG_SECONDS = 200.0
 STOKER = [sys.executable, "-m", "stoker"]
 # Commands whose process is the parent of others, or has a terminal.
 _OWN_PYTHON = [("run",), ("shell",), ("attach",), ("top",), ("web",), ("daemon",), ("box",)]
-_commands = CommandServer("stoker.cli", "stoker.client", "stoker.store", "stoker.core")
+_commands = CommandServer("stoker.cli", "stoker.client", "stoker.engine.store", "stoker.engine")
 
 
 class Lab:

@@ -79,7 +79,7 @@ export function withKeyLabels(text: string): string {
 const INVISIBLE = /[\p{Cf}\p{Cc}\p{Zl}\p{Zp}\p{Cs}]/gu;
 
 /**
- * Escape invisible characters in text of a job, as core/formats/log_lines.py does in logs. The server sends
+ * Escape invisible characters in text of a job, as text/logs/log_lines.py does in logs. The server sends
  * names and commands unchanged, since forms submit them again.
  */
 export function visible(text: string): string {

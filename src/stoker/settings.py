@@ -11,16 +11,16 @@ from __future__ import annotations
 import os
 import stat
 
-from stoker.core.activation import ENGINES
-from stoker.core.formats.counter_names import is_counter_name
-from stoker.core.formats.durations import parse_duration
-from stoker.core.formats.sizes import parse_size
-from stoker.core.record import Record
 from stoker.errors import Error, NoPermission, UsageError
+from stoker.record import Record
+from stoker.text.activation import ENGINES
+from stoker.text.counter_names import is_counter_name
+from stoker.text.durations import parse_duration
+from stoker.text.sizes import parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.notify.notify_settings import NotifySettings
+    from stoker.features.notify.notify_settings import NotifySettings
 
 
 class ContainerSettings(Record):
@@ -152,7 +152,7 @@ def check_tables(table: dict[str, object], path: str) -> dict[str, object]:
 
 def unknown_setting(key: str) -> UsageError:
     """The error for a key that is not a setting."""
-    from stoker.core.formats.suggestions import nearest
+    from stoker.text.suggestions import nearest
 
     near = nearest(key, Settings._fields, {"gpus": "devices"})
     known = f"known settings: {', '.join(Settings._fields)}"
@@ -161,7 +161,7 @@ def unknown_setting(key: str) -> UsageError:
 
 def _notify(value: object, path: str) -> NotifySettings:
     """The table [notify]. Errors never contain its values, which may be secrets."""
-    from stoker.core.notify.notify_settings import read_notify_settings
+    from stoker.features.notify.notify_settings import read_notify_settings
 
     try:
         return read_notify_settings(value)

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from stoker.backends import chunk_files
-from stoker.backends.chunk_files import Header
-from stoker.backends.chunk_jobs import ChunkJob, to_line
-from stoker.core.model import Context, JobSpec, Request
+from stoker.engine.model import Context, JobSpec, Request
+from stoker.features.backends import chunk_files
+from stoker.features.backends.chunk_files import Header
+from stoker.features.backends.chunk_jobs import ChunkJob, to_line
 from tests.lab import wait_until
 
 _HEADER = Header(
@@ -47,7 +47,7 @@ class ChunkLab:
         names = ("SLURM_", "SLURMD_", "STOKER_")
         clean = {key: value for key, value in os.environ.items() if not key.startswith(names)}
         own = {"CUDA_VISIBLE_DEVICES": "0,1", "SLURM_CPUS_PER_TASK": "2", "STOKER_NVML": "0"}
-        words = [sys.executable, "-P", "-m", "stoker.backends.worker", str(self.folder)]
+        words = [sys.executable, "-P", "-m", "stoker.features.backends.worker", str(self.folder)]
         worker = subprocess.Popen(
             [*words, "--as", identity],
             env=clean | own | {"TMPDIR": str(self.temporary)} | env,

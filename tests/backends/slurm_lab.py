@@ -6,10 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from stoker.client.pull_files import files_to_pull
 from stoker.client.queue import Queue
+from stoker.engine.supervisor import job_processes
+from stoker.features.artifacts.pull_files import files_to_pull
 from stoker.settings import Settings
-from stoker.supervisor import job_processes
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.lab import Lab, wait_until
 
@@ -67,7 +67,7 @@ class SlurmLab(Lab):
         """The process that drives the backend."""
         for pid in job_processes.children(self.daemon_pid() or 0):
             try:
-                if b"stoker.backends.driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                if b"stoker.features.backends.driver" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     return pid
             except OSError:
                 continue
@@ -172,7 +172,7 @@ def worker_pids(cluster: SlurmCluster) -> list[int]:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if b"stoker.backends.worker" in words:
+            if b"stoker.features.backends.worker" in words:
                 found.append(pid)
     return found
 

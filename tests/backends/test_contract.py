@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from stoker.daemon.code_checks import MIN_WAIT_SECONDS
+from stoker.features.code.code_checks import MIN_WAIT_SECONDS
 from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import BACKEND, SlurmLab, check_trial_files
 from tests.code.git_repository import GitRepository

@@ -22,8 +22,8 @@ import sys
 from importlib.machinery import PathFinder, SourceFileLoader
 
 LINES = {
-    "stoker.core.job_settings": ("    retries: int = 0\\n", "    haste: int = 0\\n"),
-    "stoker.client.job_options": (
+    "stoker.engine.job_settings": ("    retries: int = 0\\n", "    haste: int = 0\\n"),
+    "stoker.client.submit.job_options": (
         "JOB_OPTIONS = (\\n",
         "    JobOption('haste', '--haste', 'N', kinds.WHOLE, 'how urgent', in_settings=True),\\n",
     ),

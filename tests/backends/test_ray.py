@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from stoker.supervisor.logs import job_folder, progress_path, stop_path
+from stoker.engine.supervisor.logs import job_folder, progress_path, stop_path
 from tests.backends.ray_lab import RayLab
 from tests.backends.slurm_lab import BACKEND, Executions, check_trial_files
 from tests.engines.ray_cluster import RayCluster

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.backends.ray.placement import Place, choose, reserve_for, waiting_words
+from stoker.features.backends.ray.placement import Place, choose, reserve_for, waiting_words
 
 
 def _names(found: list[Place] | None) -> list[str]:

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stoker.backends.protocol import (
+from stoker.features.backends.nodes import DOWN, DRAINED, UP
+from stoker.features.backends.protocol import (
     ENDED,
     PENDING,
     RUNNING,
@@ -19,9 +20,9 @@ from stoker.backends.protocol import (
     Rejected,
     Unreachable,
 )
-from stoker.backends.slurm import commands
-from stoker.backends.slurm.commands import run_slurm
-from stoker.backends.slurm.listing import (
+from stoker.features.backends.slurm import commands
+from stoker.features.backends.slurm.commands import run_slurm
+from stoker.features.backends.slurm.listing import (
     parse_gres,
     parse_nodes,
     parse_queue,
@@ -29,9 +30,8 @@ from stoker.backends.slurm.listing import (
     pending_words,
     status_of,
 )
-from stoker.backends.slurm.slurm_backend import SlurmBackend
-from stoker.core.backends.nodes import DOWN, DRAINED, UP
-from stoker.store.allocations import SUBMITTED, Allocation
+from stoker.features.backends.slurm.slurm_backend import SlurmBackend
+from stoker.features.backends.store_allocations import SUBMITTED, Allocation
 from tests.engines.fake_slurm import FakeSlurm, errors
 
 _CONFIG = "MaxArraySize            = 1001\nMinJobAge               = 300 sec\n"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.backends import chunk_files
+from stoker.features.backends import chunk_files
 from tests.backends.chunk_lab import ChunkLab
 from tests.helpers import Gate, is_alive
 from tests.lab import wait_until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from stoker.daemon.code_checks import MIN_WAIT_SECONDS
+from stoker.features.code.code_checks import MIN_WAIT_SECONDS
 from tests.code.git_repository import GitRepository
 from tests.lab import Lab
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from stoker.client.removal import Removal
-from stoker.store.database import FILE_NAME, open_database
+from stoker.engine.store.database import FILE_NAME, open_database
 from tests.cli.helpers import Terminal, as_json, refused
 from tests.helpers import Gate
 from tests.lab import Lab

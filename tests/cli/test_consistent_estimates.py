@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.store import meta
-from stoker.store.database import open_database
+from stoker.engine.store import meta
+from stoker.engine.store.database import open_database
 from tests.cli.helpers import as_json
 from tests.helpers import Gate
 from tests.lab import Lab

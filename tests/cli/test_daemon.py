@@ -9,8 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.daemon.wake import CHANGES_SOCKET
-from stoker.supervisor.sockets import connect
+from stoker.engine.daemon.wake import CHANGES_SOCKET
+from stoker.engine.supervisor.sockets import connect
 from tests.cli.helpers import as_json, refused
 from tests.helpers import Gate
 from tests.lab import Lab

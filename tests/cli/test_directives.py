@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from stoker.cli.script_options import read_script
-from stoker.core.formats.slurm_options import SBATCH
 from stoker.errors import UsageError
+from stoker.text.slurm.slurm_options import SBATCH
 from tests.cli.helpers import refused
 from tests.lab import Lab
 

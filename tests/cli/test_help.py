@@ -175,8 +175,8 @@ def test_option_of_another_tool_suggests_the_one_of_stoker(
 
 def test_suggested_commands_and_options_exist() -> None:
     from stoker.cli.main import load
-    from stoker.core.formats import known_words
-    from stoker.core.formats.command_line import all_options
+    from stoker.text import known_words
+    from stoker.text.command_line import all_options
 
     suggested = [
         *known_words.COMMANDS.values(),

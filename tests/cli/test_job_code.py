@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.store.database import open_database
-from stoker.supervisor.job_python import python_of_path
+from stoker.engine.store.database import open_database
+from stoker.engine.supervisor.job_python import python_of_path
 from tests.code.git_repository import GitRepository
 from tests.lab import Lab
 

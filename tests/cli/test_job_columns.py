@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from stoker.store.job_columns import COLUMNS
+from stoker.engine.store.job_columns import COLUMNS
 from tests.cli.helpers import as_json, refused
 from tests.lab import Lab
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from stoker.core.formats.terminal import width
+from stoker.text.terminal import width
 from tests.cli.helpers import Terminal, as_json, refused, shown, without_times
 from tests.helpers import Gate
 from tests.lab import Lab

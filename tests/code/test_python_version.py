@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from stoker.supervisor.job_python import python_of_path, python_of_process
+from stoker.engine.supervisor.job_python import python_of_path, python_of_process
 
 
 def test_version_is_in_the_path_of_the_program() -> None:

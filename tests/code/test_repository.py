@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoker.code.repository import Head, find_repository, read_head
+from stoker.features.code.repository import Head, find_repository, read_head
 from tests.code.git_repository import GitRepository
 
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.code.repository import Repository, find_repository
-from stoker.code.snapshot_store import MARK, Snapshot, SnapshotStore
-from stoker.code.work_tree_files import TreeFile, WorkTree, list_work_tree
 from stoker.errors import UsageError
+from stoker.features.code.repository import Repository, find_repository
+from stoker.features.code.snapshot_store import MARK, Snapshot, SnapshotStore
+from stoker.features.code.work_tree_files import TreeFile, WorkTree, list_work_tree
 from tests.code.git_repository import GitRepository
 
 _NAME = st.text("abü ", min_size=1, max_size=3).filter(lambda name: name.strip())
@@ -158,7 +158,7 @@ def test_unreadable_file_is_refused_by_name(repo: GitRepository, tmp_path: Path)
         raise PermissionError(13, "Permission denied", str(repo.folder / "train.py"))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("stoker.code.snapshot_store._copy", refuse)
+        patch.setattr("stoker.features.code.snapshot_store._copy", refuse)
         with pytest.raises(UsageError, match=r"train.py` cannot be read"):
             store.take(repository, content._replace(files=content.files[-1:]))
     store.close()
@@ -217,9 +217,9 @@ def test_removal_waits_for_submits_that_use_a_snapshot(repo: GitRepository, tmp_
 
 _TAKE = """
 import sys
-from stoker.code.repository import find_repository
-from stoker.code.snapshot_store import SnapshotStore
-from stoker.code.work_tree_files import list_work_tree
+from stoker.features.code.repository import find_repository
+from stoker.features.code.snapshot_store import SnapshotStore
+from stoker.features.code.work_tree_files import list_work_tree
 repository = find_repository(sys.argv[1])
 SnapshotStore(sys.argv[2]).take(repository, list_work_tree(repository))
 """
@@ -248,7 +248,7 @@ def test_killed_submit_leaves_no_half_snapshot(
 
 _REMOVE = """
 import sys
-from stoker.code.snapshot_store import SnapshotStore
+from stoker.features.code.snapshot_store import SnapshotStore
 print(SnapshotStore(sys.argv[1]).remove_unused(lambda: set()))
 """
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.code import state_reader
-from stoker.code.repository import find_repository
-from stoker.code.state_reader import CodeState, compare, read_state
-from stoker.core.formats.git_patch import split_patch
+from stoker.features.code import state_reader
+from stoker.features.code.git_patch import split_patch
+from stoker.features.code.repository import find_repository
+from stoker.features.code.state_reader import CodeState, compare, read_state
 from tests.code.git_repository import GitRepository
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from stoker.code import work_tree_files
-from stoker.code.repository import find_repository
-from stoker.code.work_tree_files import WorkTree, list_work_tree
 from stoker.errors import UsageError
+from stoker.features.code import work_tree_files
+from stoker.features.code.repository import find_repository
+from stoker.features.code.work_tree_files import WorkTree, list_work_tree
 from tests.code.git_repository import GitRepository
 
 

@@ -17,7 +17,7 @@ from stoker.compat.foreground.jobs import End, Summary
 from stoker.compat.hog import options, run
 from stoker.compat.simple_gpu_scheduler import hypersearch
 from stoker.compat.simple_gpu_scheduler import run as scheduler_run
-from stoker.core.model import Request, RunningJob
+from stoker.engine.model import Request, RunningJob
 from tests.compat.conftest import CompatLab
 
 _PREAMBLE = """

@@ -16,11 +16,11 @@ from stoker.boot import boot_id
 from stoker.client.queue import current_context
 from stoker.compat.gpupeasy.event_log import EventLog
 from stoker.compat.gpupeasy.service import Service
-from stoker.core.model import JobSpec, Request
+from stoker.engine.model import JobSpec, Request
+from stoker.engine.store import attempts, named_devices
+from stoker.engine.store.database import open_database
+from stoker.engine.store.submit import Submission
 from stoker.settings import load_settings, prepare_state_dir
-from stoker.store import attempts, named_devices
-from stoker.store.database import open_database
-from stoker.store.submit import Submission
 from tests.compat.gpupeasy_lab import PeasyLab, send_request, stop
 from tests.gpus.host import H200, GpuHost
 from tests.lab import wait_until

@@ -19,9 +19,9 @@ from stoker.compat.schedule.options import Call, parse
 from stoker.compat.schedule.state_file import Entry, dump, fresh, load, status_text
 from stoker.compat.schedule.task import number_in
 from stoker.compat.schedule.tickets import GpuRequest, left_over
-from stoker.devices.leases.any_gpu_lease import AnyGpuLease
-from stoker.devices.leases.holders import DeviceClaim
-from stoker.devices.leases.lease import holders, try_take
+from stoker.engine.devices.leases.any_gpu_lease import AnyGpuLease
+from stoker.engine.devices.leases.holders import DeviceClaim
+from stoker.engine.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
 from tests.cli.helpers import refused
 from tests.fake_nvml import GIB

@@ -11,9 +11,9 @@ import pytest
 from stoker.cli.completion.command_line import split_line, wanted_words
 from stoker.cli.completion.value_kinds import FILES, FOLDERS, value_kind
 from stoker.cli.main import ALIASES, VERBS, load
-from stoker.core.formats.command_line import Option
-from stoker.sweep_control.lifecycle import SAME_FAILS
-from stoker.sweeps.spec import EARLY_STOP_OPTIONS, METHODS
+from stoker.features.sweeps.control.lifecycle import SAME_FAILS
+from stoker.features.sweeps.spec.spec import EARLY_STOP_OPTIONS, METHODS
+from stoker.text.command_line import Option
 from tests.lab import Lab
 
 

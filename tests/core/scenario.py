@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from stoker.core.model import Device, Plan, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide
-from stoker.core.policy.explain import Place, explain_ready
+from stoker.engine.model import Device, Plan, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide
+from stoker.engine.policy.explain import Place, explain_ready
 
 CPU_SLOTS = 4
 

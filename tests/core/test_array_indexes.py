@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.array_indexes import MAX_JOBS, Array, format_indexes, parse_array
 from stoker.errors import UsageError
+from stoker.text.array_indexes import MAX_JOBS, Array, format_indexes, parse_array
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import ARRAY_LIMIT, decide
-from stoker.core.policy.explain import places, reasons_of
+from stoker.engine.model import Device, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import ARRAY_LIMIT, decide
+from stoker.engine.policy.explain import places, reasons_of
 
 ARRAY = 7
 LIMITED = Request(gpus=1, array=ARRAY)

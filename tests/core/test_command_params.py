@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.core.formats.command_params import command_params
+from stoker.text.commands.command_params import command_params
 
 
 @pytest.mark.parametrize(

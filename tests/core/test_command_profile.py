@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.profiles import command_profile
-from stoker.core.profiles.command_profile import MAX_KEY_CHARS, profile_key
+from stoker.engine.profiles import command_profile
+from stoker.engine.profiles.command_profile import MAX_KEY_CHARS, profile_key
 
 
 def key(text: str) -> str:

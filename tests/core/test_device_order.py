@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Device, Request, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide
+from stoker.engine.model import Device, Request, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide
 
 
 def test_devices_that_are_equally_free_are_used_as_they_are_listed() -> None:

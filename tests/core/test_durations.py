@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.formats.durations import format_duration, parse_duration
 from stoker.errors import UsageError
+from stoker.text.durations import format_duration, parse_duration
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import RESERVED, decide
-from stoker.core.profiles.estimates import Estimate, Estimates, update_estimate
+from stoker.engine.model import Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import RESERVED, decide
+from stoker.engine.profiles.estimates import Estimate, Estimates, update_estimate
 from tests.core.scenario import a_device
 
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.expressions import Expression
 from stoker.errors import UsageError
+from stoker.text.filters.expressions import Expression
 
 VALUES: dict[str, object] = {
     "lr": 0.001,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.outcome.failure_causes import diagnose
-from stoker.core.outcome.retry import DETERMINISTIC
+from stoker.engine.outcome.failure_causes import diagnose
+from stoker.engine.outcome.retry import DETERMINISTIC
 
 CAUSES = {
     "gpu_oom", "host_oom", "disk_full", "missing_program", "missing_script", "missing_module",

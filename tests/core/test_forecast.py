@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.forecast import LikelyRun, forecast, likely_runs
-from stoker.core.profiles.estimates import Estimate, Estimates
+from stoker.engine.model import Device, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.forecast import LikelyRun, forecast, likely_runs
+from stoker.engine.profiles.estimates import Estimate, Estimates
 
 GPUS = (Device(0, "0"), Device(1, "1"))
 # Profile n takes n seconds.

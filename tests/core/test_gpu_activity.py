@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.core.model import (
+from stoker.engine.model import (
     Device,
     DeviceState,
     HostResources,
@@ -16,8 +16,8 @@ from stoker.core.model import (
     Snapshot,
     WaitingJob,
 )
-from stoker.core.policy.decide import NO_DEVICE, decide
-from stoker.core.policy.gpu_activity import NO_PLAN, GpuActivity, gpu_activities
+from stoker.engine.policy.decide import NO_DEVICE, decide
+from stoker.features.history.gpu_activity import NO_PLAN, GpuActivity, gpu_activities
 
 GIB = 1 << 30
 GPUS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=80 * GIB))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.core.model import Device, Request
-from stoker.core.profiles.gpu_memory import after_oom, budget
-from stoker.core.profiles.sharing_advice import sharing_advice
+from stoker.engine.model import Device, Request
+from stoker.engine.profiles.gpu_memory import after_oom, budget
+from stoker.engine.profiles.sharing_advice import sharing_advice
 
 GIB = 1 << 30
 GPUS = (Device(0, "0", memory=80 * GIB), Device(1, "1", memory=40 * GIB))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.core.gpus.gpu_time import GpuTime, Interval, add_up
+from stoker.features.history.gpu_time import GpuTime, Interval, add_up
 
 
 def interval(since: float, until: float, kind: str = "busy", **facts: Any) -> Interval:

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.core.model import (
-    HostResources,
-    Plan,
-    Request,
-    RunningJob,
-    Snapshot,
-    WaitingJob,
-)
-from stoker.core.policy.decide import HOST_RESERVED, IMPOSSIBLE, NO_DEVICE, NO_HOST_ROOM, decide
-from stoker.core.policy.explain import Place, explain_ready
-from stoker.core.policy.forecast import forecast
-from stoker.core.policy.host_share import claim_of, limits_of, recorded_claim, thread_share
-from stoker.core.policy.what_if import what_ifs
+from stoker.engine.model import HostResources, Plan, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import HOST_RESERVED, IMPOSSIBLE, NO_DEVICE, NO_HOST_ROOM, decide
+from stoker.engine.policy.explain import Place, explain_ready
+from stoker.engine.policy.forecast import forecast
+from stoker.engine.policy.host_share import claim_of, limits_of, recorded_claim, thread_share
+from stoker.engine.policy.what_if import what_ifs
 from tests.core.scenario import a_device
 
 GIB = 1 << 30

@@ -7,10 +7,10 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import HostResources, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide, host_room_of, limit_waiting_jobs
-from stoker.core.policy.explain import Place, explain_ready
-from stoker.core.policy.host_share import claim_of_running, limits_of
+from stoker.engine.model import HostResources, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide, host_room_of, limit_waiting_jobs
+from stoker.engine.policy.explain import Place, explain_ready
+from stoker.engine.policy.host_share import claim_of_running, limits_of
 from tests.core.scenario import a_device
 
 GIB = 1 << 30

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.core.job_identity import Occurrences, job_identity
-from stoker.core.model import Context, JobSpec
+from stoker.client.submit.job_identity import Occurrences, job_identity
+from stoker.engine.model import Context, JobSpec
 
 HERE = Context("/home/ada", (("TERM", "xterm"),), 0o022, "/bin/sh")
 TRAIN = JobSpec(("python train.py",), HERE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from stoker.core.job_settings import (
+from stoker.engine.job_settings import (
     DEFAULT_SETTINGS,
     JobSettings,
     settings_from_json,

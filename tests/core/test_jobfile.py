@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.job_file import JobLine, Parser, parse
 from stoker.errors import UsageError
+from stoker.text.commands.job_file import JobLine, Parser, parse
 
 
 def jobs(text: str) -> list[JobLine]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.profiles.gpu_memory import budget
-from stoker.core.profiles.live_memory import (
+from stoker.engine.profiles.gpu_memory import budget
+from stoker.engine.profiles.live_memory import (
     FINAL_SECONDS,
     IDLE_SECONDS,
     PROVISIONAL_SECONDS,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.log_lines import LogLines, styled, visible
-from stoker.core.formats.log_rendering import LogView
+from stoker.text.byte_text import to_text
+from stoker.text.logs.log_lines import LogLines, styled, visible
+from stoker.text.logs.log_rendering import LogView
 
 CSS = Path(__file__).resolve().parents[2] / "frontend/src/style/log.css"
 Line = dict[str, Any]

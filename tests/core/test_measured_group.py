@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.gpus.measured_group import (
+from stoker.engine.gpus.measured_group import (
     MAX_MEMBERS,
     MAX_PAUSE_SECONDS,
     GroupStep,
     Member,
     advance_group,
 )
-from stoker.core.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide
-from stoker.core.profiles.gpu_memory import budget
-from stoker.core.profiles.live_memory import LiveEstimate
+from stoker.engine.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide
+from stoker.engine.profiles.gpu_memory import budget
+from stoker.engine.profiles.live_memory import LiveEstimate
 
 GIB = 1 << 30
 AUTO = Request(1, is_auto=True, profile=7)

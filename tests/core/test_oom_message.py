@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.outcome.oom_message import OomMessage, parse_oom
+from stoker.engine.outcome.oom_message import OomMessage, parse_oom
 
 MIB, GIB = 1 << 20, 1 << 30
 

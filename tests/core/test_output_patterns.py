@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.output_patterns import (
+from stoker.text.commands.output_patterns import (
     expand_patterns,
     from_slurm,
     literal_path,

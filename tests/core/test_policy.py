@@ -7,8 +7,8 @@ from itertools import chain, count, repeat
 
 import pytest
 
-from stoker.core.model import Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import (
+from stoker.engine.model import Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import (
     DRAINING,
     GROUP_LIMIT,
     IMPOSSIBLE,
@@ -17,7 +17,7 @@ from stoker.core.policy.decide import (
     RESERVED,
     decide,
 )
-from stoker.core.policy.explain import Place, explain_ready
+from stoker.engine.policy.explain import Place, explain_ready
 from tests.core.scenario import Scenario, a_device, a_running_job, a_waiting_job
 
 # -- the scenario helper ------------------------------------------------------------------------

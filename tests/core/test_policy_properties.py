@@ -7,9 +7,9 @@ from random import Random
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from stoker.core.model import Device, Plan, ReadyJob, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide
-from stoker.core.policy.explain import Place, explain_ready
+from stoker.engine.model import Device, Plan, ReadyJob, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide
+from stoker.engine.policy.explain import Place, explain_ready
 from tests.core.scenario import a_device, a_running_job, a_waiting_job
 
 NOW = 100.0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import NO_DEVICE, VACATING, decide, order_of
-from stoker.core.policy.preemption import (
+from stoker.engine.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import NO_DEVICE, VACATING, decide, order_of
+from stoker.engine.policy.preemption import (
     MIN_RUN_SECONDS,
     OutsideDemand,
     Preemption,
@@ -15,7 +15,7 @@ from stoker.core.policy.preemption import (
     plan_for_others,
     plan_preemptions,
 )
-from stoker.core.profiles.estimates import Estimate, Estimates
+from stoker.engine.profiles.estimates import Estimate, Estimates
 
 GIB = 1 << 30
 NOW = 1000.0

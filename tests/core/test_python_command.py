@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.core.formats.command_line import Option, Verb, own_words, parse
-from stoker.core.formats.python_command import PythonCommand, parse_python, quoted_words
+from stoker.text.command_line import Option, Verb, own_words, parse
+from stoker.text.commands.python_command import PythonCommand, parse_python, quoted_words
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import (
+from stoker.engine.model import (
     UNCOUNTED,
     Device,
     DeviceState,
@@ -15,10 +15,10 @@ from stoker.core.model import (
     Snapshot,
     WaitingJob,
 )
-from stoker.core.policy.decide import decide, limit_waiting_jobs
-from stoker.core.policy.explain import Place, explain_ready, places
-from stoker.core.policy.forecast import forecast
-from stoker.core.profiles.estimates import Estimate, Estimates
+from stoker.engine.policy.decide import decide, limit_waiting_jobs
+from stoker.engine.policy.explain import Place, explain_ready, places
+from stoker.engine.policy.forecast import forecast
+from stoker.engine.profiles.estimates import Estimate, Estimates
 from tests.core.scenario import a_device
 
 NOW = 1000.0

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from stoker.core.record import Record
+from stoker.record import Record
 
 
 class Ours(Record):
@@ -138,10 +138,10 @@ def test_submit_loads_nothing_heavy(tmp_path: Path, is_repository: bool) -> None
         subprocess.run(["git", "init", "-q", tmp_path], check=True)
     code = "from stoker.cli.main import main\nmain(['submit', '--hold', 'echo', 'a'])"
     loaded = loaded_by(code, tmp_path)
-    assert "stoker.store.submit" in loaded
-    assert ("stoker.code.state_reader" in loaded) == is_repository
+    assert "stoker.engine.store.submit" in loaded
+    assert ("stoker.features.code.state_reader" in loaded) == is_repository
     assert loaded & HEAVY == set()
 
 
 def test_printable_does_not_need_regular_expressions(tmp_path: Path) -> None:
-    assert loaded_by("import stoker.core.formats.terminal", tmp_path) & HEAVY == set()
+    assert loaded_by("import stoker.text.terminal", tmp_path) & HEAVY == set()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.core.metrics.progress_number import WorkDone, work_done
-from stoker.core.metrics.remaining_time import Remaining, StepReport, remaining_time
-from stoker.core.policy.finish_forecast import Finish, Interval, Work, finish_forecast
+from stoker.engine.policy.finish_forecast import Finish, Interval, Work, finish_forecast
+from stoker.text.progress.progress_number import WorkDone, work_done
+from stoker.text.progress.remaining_time import Remaining, StepReport, remaining_time
 
 
 def test_progress_counts_more_than_earlier_jobs() -> None:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Rules
-from stoker.core.policy.replay import ReplayProfiles, Result, TraceJob, replay
-from stoker.core.profiles.estimates import Estimate
+from stoker.engine.model import Rules
+from stoker.engine.profiles.estimates import Estimate
+from stoker.features.simulate.replay import ReplayProfiles, Result, TraceJob, replay
 
 FIFO = Rules(backfill=False, short_first=False, is_fair=False)
 SHORT_FIRST = Rules(is_fair=False)

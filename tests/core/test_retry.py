@@ -8,9 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Outcome
-from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS, MAX_LOST_RETRIES, Verdict, backoff, judge
-from stoker.core.states import ACTIVE, TABLE
+from stoker.engine.model import Outcome
+from stoker.engine.outcome.retry import (
+    BACKOFF_CAP_SECONDS,
+    MAX_LOST_RETRIES,
+    Verdict,
+    backoff,
+    judge,
+)
+from stoker.states import ACTIVE, TABLE
 
 REASONS = ("user", "time_limit", "start_failed", "lost", "gpu_oom", "host_oom")
 STATUSES = st.none() | st.integers(0, 255).map(lambda code: code << 8) | st.integers(1, 64)

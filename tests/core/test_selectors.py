@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.selectors import Selector, parse_selector
-from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
 from stoker.errors import UsageError
+from stoker.states import ACTIVE, FINAL, STATES, WAITING
+from stoker.text.selectors import Selector, parse_selector
 
 
 @pytest.mark.parametrize(

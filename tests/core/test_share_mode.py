@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import MPS, DeviceState, Request, RunningJob, Snapshot, Start, WaitingJob
-from stoker.core.policy.decide import decide
-from stoker.core.policy.explain import reasons_of
-from stoker.core.policy.forecast import forecast
-from stoker.core.policy.share_mode import parse_share, share_of_start
+from stoker.engine.model import MPS, DeviceState, Request, RunningJob, Snapshot, Start, WaitingJob
+from stoker.engine.policy.decide import decide
+from stoker.engine.policy.explain import reasons_of
+from stoker.engine.policy.forecast import forecast
+from stoker.engine.policy.share_mode import parse_share, share_of_start
 from tests.core.scenario import a_device
 
 GIB = 1 << 30

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide
-from stoker.core.profiles.estimates import Estimates
-from stoker.core.profiles.shared_speed import (
+from stoker.engine.model import Device, DeviceState, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide
+from stoker.engine.profiles.estimates import Estimates
+from stoker.engine.profiles.shared_speed import (
     GAIN,
     gains,
     most_together,

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Device, DeviceState, Plan, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
-from stoker.core.policy.eligible import is_eligible
-from stoker.core.policy.explain import Place, explain_ready
-from stoker.core.policy.placement import amount_of, capacity
-from stoker.core.policy.what_if import what_ifs
-from stoker.core.profiles.estimates import NO_ESTIMATES, Estimate, Estimates
+from stoker.engine.model import Device, DeviceState, Plan, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import IMPOSSIBLE, NO_DEVICE, RESERVED, decide
+from stoker.engine.policy.eligible import is_eligible
+from stoker.engine.policy.explain import Place, explain_ready
+from stoker.engine.policy.placement import amount_of, capacity
+from stoker.engine.policy.what_if import what_ifs
+from stoker.engine.profiles.estimates import NO_ESTIMATES, Estimate, Estimates
 
 GIB = 1 << 30
 

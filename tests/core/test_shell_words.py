@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from stoker.core.formats.byte_text import to_bytes, to_text
-from stoker.core.formats.shell_words import display, plain_words, quote
+from stoker.text.byte_text import to_bytes, to_text
+from stoker.text.commands.shell_words import display, plain_words, quote
 
 SHELLS = [shell for shell in ("/bin/sh", "/bin/bash", "/bin/zsh") if shutil.which(shell)]
 Run = Callable[[str, str], tuple[str, ...]]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from stoker.core.model import HostResources, Plan, Request, Reservation, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide, limit_waiting_jobs
-from stoker.core.policy.short_reasons import reserved_for, short_reason
+from stoker.engine.model import HostResources, Plan, Request, Reservation, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide, limit_waiting_jobs
+from stoker.engine.policy.short_reasons import reserved_for, short_reason
 from tests.core import test_host_room_properties, test_share_mode
 from tests.core.scenario import a_device, a_running_job, a_waiting_job
 

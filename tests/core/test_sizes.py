@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.sizes import format_size, parse_size
 from stoker.errors import UsageError
+from stoker.text.sizes import format_size, parse_size
 
 
 @pytest.mark.parametrize(

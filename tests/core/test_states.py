@@ -9,17 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core import states
-from stoker.core.states import (
-    ACTIVE,
-    EVENTS,
-    FINAL,
-    STATES,
-    TABLE,
-    WAITING,
-    IllegalTransition,
-    advance,
-)
+from stoker import states
+from stoker.states import ACTIVE, EVENTS, FINAL, STATES, TABLE, WAITING, IllegalTransition, advance
 
 ENDS = {
     "return": "queued",

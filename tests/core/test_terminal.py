@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from stoker.core.formats.log_rendering import LogView
-from stoker.core.formats.terminal import printable
+from stoker.text.logs.log_rendering import LogView
+from stoker.text.terminal import printable
 
 UP, DOWN, CLEAR = "\x1b[A", "\x1b[B", "\x1b[K"
 RED, RESET = "\x1b[31m", "\x1b[0m"

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.core.gpus.gpu_time import Interval, add_up, cover, sum_of
-from stoker.core.gpus.timeline import (
+from stoker.features.history.gpu_time import Interval, add_up, cover, sum_of
+from stoker.features.history.timeline_blocks import (
     Bar,
     MergedBlock,
     Run,

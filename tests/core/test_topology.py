@@ -8,9 +8,9 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.model import Device, Request, RunningJob, Snapshot, WaitingJob
-from stoker.core.policy.decide import decide
-from stoker.core.policy.topology import Topology, topology_of
+from stoker.engine.model import Device, Request, RunningJob, Snapshot, WaitingJob
+from stoker.engine.policy.decide import decide
+from stoker.engine.policy.topology import Topology, topology_of
 
 GIB = 1 << 30
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.core.gpus.usage_warnings import WINDOW_SECONDS, JobUsage, Requested, usage_warnings
+from stoker.engine.gpus.usage_warnings import WINDOW_SECONDS, JobUsage, Requested, usage_warnings
 
 GIB = 1 << 30
 LONG = JobUsage(seconds=2 * WINDOW_SECONDS, readings=60, gpu_use=50.0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from stoker.client.job_options import as_keyword
-from stoker.client.option_values import GPU_NAMES, MEMORY
-from stoker.client.request_edits import changed_request
-from stoker.core.formats.durations import parse_duration
-from stoker.core.model import Request, Snapshot, WaitingJob
-from stoker.core.policy.decide import AnyJob, decide, limit_waiting_jobs
-from stoker.core.policy.forecast import forecast
-from stoker.core.policy.what_if import WhatIf, what_ifs
+from stoker.client.submit.job_options import as_keyword
+from stoker.client.submit.option_values import GPU_NAMES, MEMORY
+from stoker.client.submit.request_edits import changed_request
+from stoker.engine.model import Request, Snapshot, WaitingJob
+from stoker.engine.policy.decide import AnyJob, decide, limit_waiting_jobs
+from stoker.engine.policy.forecast import forecast
+from stoker.engine.policy.what_if import WhatIf, what_ifs
+from stoker.text.durations import parse_duration
 from tests.core import test_host_room_properties, test_share_mode
 from tests.core.scenario import a_device, a_running_job, a_waiting_job
 

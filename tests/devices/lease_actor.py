@@ -19,8 +19,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from stoker.devices.leases.holders import DeviceClaim
-from stoker.devices.leases.lease import Lease, Waiter, take_patiently, try_take
+from stoker.engine.devices.leases.holders import DeviceClaim
+from stoker.engine.devices.leases.lease import Lease, Waiter, take_patiently, try_take
 from stoker.errors import Error
 from tests.devices.lease_table import LeaseTable
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.devices.leases.holders import DeviceClaim
-from stoker.devices.leases.lease import Lease, Waiter, first_waiters, holders, try_take
-from stoker.devices.leases.resize import resize
+from stoker.engine.devices.leases.holders import DeviceClaim
+from stoker.engine.devices.leases.lease import Lease, Waiter, first_waiters, holders, try_take
+from stoker.engine.devices.leases.resize import resize
 from tests.lab import wait_until
 
 GIB = 1 << 30

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.devices.leases.holders import DeviceClaim, Holder
-from stoker.devices.leases.lease import (
+from stoker.engine.devices.leases.holders import DeviceClaim, Holder
+from stoker.engine.devices.leases.lease import (
     Lease,
     Waiter,
     first_waiters,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.gpus.sample import Sample
-from stoker.devices.nvml_client import NvmlClient, sample_once
-from stoker.devices.nvml_process import IDLE_SECONDS
+from stoker.engine.devices.nvml_client import NvmlClient, sample_once
+from stoker.engine.devices.nvml_process import IDLE_SECONDS
+from stoker.engine.gpus.sample import Sample
 from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml
 from tests.lab import HANG_SECONDS, wait_until
 
@@ -232,7 +232,7 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
 
 def test_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
     code = (
-        "from stoker.devices.nvml_client import NvmlClient\n"
+        "from stoker.engine.devices.nvml_client import NvmlClient\n"
         "w = NvmlClient(); print(w.pid, flush=True); input()"
     )
     words = [sys.executable, "-c", code]

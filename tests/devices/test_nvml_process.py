@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.core.gpus.sample import GpuProcess, GpuSample, Sample, Xid
-from stoker.devices.nvml_process import IDLE_SECONDS
-from stoker.devices.sample_lines import decode, encode
+from stoker.engine.devices.nvml_process import IDLE_SECONDS
+from stoker.engine.devices.sample_lines import decode, encode
+from stoker.engine.gpus.sample import GpuProcess, GpuSample, Sample, Xid
 from tests.devices.timed_nvml import TimedNvml
 from tests.fake_nvml import (
     DRIVER_NOT_LOADED,
@@ -30,7 +30,7 @@ from tests.fake_nvml import (
 from tests.lab import HANG_SECONDS
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
-_NVML_PROCESS = [sys.executable, "-m", "stoker.devices.nvml_process"]
+_NVML_PROCESS = [sys.executable, "-m", "stoker.engine.devices.nvml_process"]
 
 
 class Running:

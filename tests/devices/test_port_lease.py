@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.devices.leases import port_lease
-from stoker.devices.leases.port_lease import take_port
+from stoker.engine.devices.leases import port_lease
+from stoker.engine.devices.leases.port_lease import take_port
 
 
 @pytest.fixture(autouse=True)

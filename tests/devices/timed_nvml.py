@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.core.gpus.sample import Sample
-from stoker.devices.sample_lines import decode, encode
+from stoker.engine.devices.sample_lines import decode, encode
+from stoker.engine.gpus.sample import Sample
 from tests.fake_nvml import FakeNvml
 
 
@@ -37,7 +37,7 @@ class TimedNvml:
 
 
 def main() -> None:
-    from stoker.devices.nvml import Nvml
+    from stoker.engine.devices.nvml import Nvml
 
     nvml: Nvml | None = None
     for line in sys.stdin:

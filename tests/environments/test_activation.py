@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.core.activation import Activation, activation_words, parse_activation
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import Context
-from stoker.supervisor.environments.activate import activate, warm_environment
-from stoker.supervisor.environments.conda_prefixes import conda_names, find_conda
-from stoker.supervisor.messages import Order
-from stoker.supervisor.spawn import Environment, StartFailed
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import Context
+from stoker.engine.supervisor.messages import Order
+from stoker.engine.supervisor.spawn import Environment, StartFailed
+from stoker.features.environments.activate import activate, warm_environment
+from stoker.features.environments.conda_prefixes import conda_names, find_conda
+from stoker.text.activation import Activation, activation_words, parse_activation
 from tests.environments import layouts
 
 # Text that an argument or a folder may have, with much of what a shell would interpret.

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from stoker.core.activation import Activation
-from stoker.core.model import Context
-from stoker.supervisor.environments.container_command import container_command
-from stoker.supervisor.messages import Order
-from stoker.supervisor.spawn import Environment, StartFailed
+from stoker.engine.model import Context
+from stoker.engine.supervisor.messages import Order
+from stoker.engine.supervisor.spawn import Environment, StartFailed
+from stoker.features.environments.container_command import container_command
+from stoker.text.activation import Activation
 
 UUIDS = ("GPU-aaaa", "GPU-bbbb")
 

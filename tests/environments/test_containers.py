@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import process_tags
-from stoker.supervisor.job_processes import owner_of
-from stoker.supervisor.process_table import name_of
+from stoker.engine.supervisor import process_tags
+from stoker.engine.supervisor.job_processes import owner_of
+from stoker.engine.supervisor.process_table import name_of
 from tests.environments.fake_docker import FakeDocker
 from tests.lab import Lab, wait_until
 

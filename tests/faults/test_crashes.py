@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import job_processes, kill_processes, locks
+from stoker.engine.supervisor import job_processes, kill_processes, locks
 from tests.faults.execution_log import ExecutionLog, finish_everything
 from tests.lab import Lab
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import locks, runner_client, sockets
-from stoker.supervisor.wire import Wire
+from stoker.engine.supervisor import locks, runner_client, sockets
+from stoker.engine.supervisor.wire import Wire
 
 
 def test_daemon_that_stops_before_its_runner_has_started_sends_bye() -> None:

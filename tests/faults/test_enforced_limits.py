@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.limit_cgroups import find_problem
+from stoker.features.memory_limits.limit_cgroups import find_problem
 from tests.lab import Lab, wait_until
 
 MIB = 1 << 20

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.model import Outcome
-from stoker.daemon.start import wake_daemon
-from stoker.supervisor.journal import Journal, read_journal
+from stoker.engine.daemon.start import wake_daemon
+from stoker.engine.model import Outcome
+from stoker.engine.supervisor.journal import Journal, read_journal
 from tests.lab import Lab, wait_until
 from tests.mounts import needs_mount
 
@@ -113,8 +113,8 @@ def test_journal_record_that_failed_can_be_repeated(tmp_path: Path) -> None:
     journal.record(Outcome(1, 0, 1.0))
     code = (
         "import resource, sys\n"
-        "from stoker.core.model import Outcome\n"
-        "from stoker.supervisor.journal import Journal\n"
+        "from stoker.engine.model import Outcome\n"
+        "from stoker.engine.supervisor.journal import Journal\n"
         "journal = Journal(sys.argv[1])\n"
         "for attempt in (2, 3):\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (60, -1))\n"  # truncates the line

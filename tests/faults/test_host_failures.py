@@ -9,8 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.supervisor.journal import Journal, read_journal
-from stoker.supervisor.logs import cap_log
+from stoker.engine.supervisor.journal import Journal, read_journal
+from stoker.engine.supervisor.logs import cap_log
 from tests.lab import Lab
 from tests.mounts import needs_mount
 
@@ -50,7 +50,7 @@ def test_full_disk_refuses_submits_keeps_exit_codes_and_recovers(
 
 def test_journal_records_ends_on_a_full_disk(tmp_path: Path) -> None:
     """Their space was allocated when the segment was created."""
-    from stoker.core.model import Outcome
+    from stoker.engine.model import Outcome
 
     journal = Journal(str(tmp_path))
     size = os.stat(tmp_path / "journal-1").st_size
@@ -61,7 +61,7 @@ def test_journal_records_ends_on_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_incomplete_journal_line_is_ignored(tmp_path: Path) -> None:
-    from stoker.core.model import Outcome
+    from stoker.engine.model import Outcome
 
     journal = Journal(str(tmp_path))
     journal.ended(Outcome(1, 0, 1.0))

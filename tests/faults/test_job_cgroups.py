@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.job_cgroups import JobCgroups
+from stoker.engine.supervisor.job_cgroups import JobCgroups
 from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
 

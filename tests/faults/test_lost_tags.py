@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import kill_processes
-from stoker.supervisor.kill_processes import KillRetries
-from stoker.supervisor.process_table import Process, read_process, zombie_status
+from stoker.engine.supervisor import kill_processes
+from stoker.engine.supervisor.kill_processes import KillRetries
+from stoker.engine.supervisor.process_table import Process, read_process, zombie_status
 from tests.faults.execution_log import finish_everything
 from tests.helpers import is_alive
 from tests.lab import Lab, wait_until

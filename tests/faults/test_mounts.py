@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from stoker.supervisor.mounts import Mounts
+from stoker.engine.supervisor.mounts import Mounts
 
 TABLE = b"""\
 22 1 254:0 / / rw - ext4 /dev/root rw

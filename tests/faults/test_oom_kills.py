@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor.oom_kills import count_oom_kills, read_killed
+from stoker.engine.supervisor.oom_kills import count_oom_kills, read_killed
 from tests.lab import Lab
 
 CONTROLLERS = (  # where a cgroup with a limit can be created, and the name of the limit

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
+from stoker.engine.supervisor import locks
+from stoker.engine.supervisor.journal import JournalBegun, read_journal
+from stoker.engine.supervisor.wire import PROTOCOL, Wire
 from stoker.functions import payload
-from stoker.supervisor import locks
-from stoker.supervisor.journal import JournalBegun, read_journal
-from stoker.supervisor.wire import PROTOCOL, Wire
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab
 
 # Written to a `sitecustomize` module, which every process of the lab imports.
 OLDER_RUNNER = """
 import sys
-if "stoker.supervisor.runner" in sys.orig_argv:
+if "stoker.engine.supervisor.runner" in sys.orig_argv:
     import stoker
     stoker.__version__ = "0.0.9"
 """
@@ -80,7 +80,7 @@ class Peer:
         self.log = folder / "runner.log"
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "stoker.supervisor.runner", *words],
+                [sys.executable, "-P", "-m", "stoker.engine.supervisor.runner", *words],
                 pass_fds=[theirs.fileno(), lock], stderr=log,
             )  # fmt: skip
         theirs.close()

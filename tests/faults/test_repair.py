@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.store import backups
-from stoker.store.database import open_database
+from stoker.engine.store.database import open_database
+from stoker.engine.store.repair import backups
 from tests.cli.helpers import Terminal, as_json
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stoker.boot import boot_id
-from stoker.store.interrupted_jobs import next_state
+from stoker.engine.store.interrupted_jobs import next_state
 from tests.faults.test_crashes import kill_everything
 from tests.helpers import Gate
 from tests.lab import Lab

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from stoker.supervisor.spawn import MAX_CONTEXTS
+from stoker.engine.supervisor.spawn import MAX_CONTEXTS
 from tests.lab import Lab
 
 _COUNT = 3 * MAX_CONTEXTS

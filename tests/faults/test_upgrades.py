@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from stoker.engine.store import upgrades
+from stoker.engine.store.database import SCHEMA_VERSION, open_database
+from stoker.engine.supervisor import locks
 from stoker.errors import Unavailable, Upgraded
-from stoker.store import upgrades
-from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.supervisor import locks
 from tests.cli.helpers import as_json
 from tests.helpers import Gate
 from tests.lab import Lab

@@ -70,6 +70,6 @@ _LEFTOVER = "trap '' TERM; touch left; while :; do sleep 0.05; done"
 
 
 def _is_gone(pid: int) -> bool:
-    from stoker.supervisor.process_table import process_state
+    from stoker.engine.supervisor.process_table import process_state
 
     return process_state(pid) in ("", "Z")

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.core.model import Plan, Snapshot
-from stoker.core.policy.decide import decide
-from stoker.daemon import job_starter, main
+from stoker.engine.daemon import job_starter, main
+from stoker.engine.model import Plan, Snapshot
+from stoker.engine.policy.decide import decide
 
 
 def broken_decide(snapshot: Snapshot, *, with_reasons: bool = True) -> Plan:

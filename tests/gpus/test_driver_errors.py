@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stoker.devices.nvml_process import ACTIVE_SECONDS
+from stoker.engine.devices.nvml_process import ACTIVE_SECONDS
 from tests.fake_nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, FakeNvml
 from tests.gpus.host import GpuHost, GpuLab
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.daemon.gpus.process_owners import user_name
-from stoker.devices.leases.lease import first_waiters
+from stoker.engine.daemon.gpus.process_owners import user_name
+from stoker.engine.devices.leases.lease import first_waiters
 from tests.fake_nvml import GIB
 from tests.gpus.host import USER, GpuHost, GpuLab, hold_memory
 from tests.helpers import Gate

@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
-from stoker.core.profiles.gpu_memory import budget
-from stoker.supervisor import locks
+from stoker.engine.profiles.gpu_memory import budget
+from stoker.engine.supervisor import locks
 from tests.fake_nvml import GIB
 from tests.gpus.host import H200, OUT_OF_MEMORY, GpuHost, GpuLab
 from tests.helpers import is_alive

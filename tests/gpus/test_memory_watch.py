@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stoker.core.gpus.occupancy import occupancy_of
-from stoker.core.gpus.sample import GpuProcess, GpuSample
-from stoker.core.model import Device, Request, RunningJob
-from stoker.daemon.gpus.group_leases import GroupLeases
-from stoker.daemon.gpus.memory_actions import MemoryAction, MemoryLearned, PauseJob
-from stoker.daemon.gpus.memory_watch import MemoryWatch
+from stoker.engine.daemon.gpus.group_leases import GroupLeases
+from stoker.engine.daemon.gpus.memory_actions import MemoryAction, MemoryLearned, PauseJob
+from stoker.engine.daemon.gpus.memory_watch import MemoryWatch
+from stoker.engine.gpus.occupancy import occupancy_of
+from stoker.engine.gpus.sample import GpuProcess, GpuSample
+from stoker.engine.model import Device, Request, RunningJob
 
 GIB = 1 << 30
 DEVICE = Device(0, "0", memory=80 * GIB, uuid="GPU-1")

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.devices.leases.holders import DeviceClaim
-from stoker.devices.leases.lease import try_take
+from stoker.engine.devices.leases.holders import DeviceClaim
+from stoker.engine.devices.leases.lease import try_take
 from tests.fake_mps import CONTROL, FakeMps
 from tests.fake_nvml import GIB, MIB
 from tests.gpus.host import GpuHost, GpuLab

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.core.formats.cpu_list import format_cpu_list, parse_cpu_list
+from stoker.text.cpu_list import format_cpu_list, parse_cpu_list
 from tests.gpus.host import H200, GpuHost
 
 CPUS = sorted(os.sched_getaffinity(0))

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from stoker.http.limits import (
+from stoker.web.http.limits import (
     MAX_CONNECTIONS,
     MAX_OF_MACHINE,
     MAX_OF_OTHERS,
@@ -16,7 +16,7 @@ from stoker.http.limits import (
     Peer,
     peer_of,
 )
-from stoker.http.peers import UNKNOWN
+from stoker.web.http.peers import UNKNOWN
 
 OWN = Peer("127.0.0.1", os.geteuid())
 

@@ -7,8 +7,8 @@ import socket
 import pytest
 
 from stoker.errors import Conflict, UsageError
-from stoker.http.addresses import Addresses, host_values, resolve
-from stoker.http.http_server import listen
+from stoker.web.http.addresses import Addresses, host_values, resolve
+from stoker.web.http.http_server import listen
 from tests.other_user import need_ipv6
 
 

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from stoker.http import sock_diag
-from stoker.http.peers import UNKNOWN, TableScan, listener_uid, peer_uid
+from stoker.web.http import sock_diag
+from stoker.web.http.peers import UNKNOWN, TableScan, listener_uid, peer_uid
 from tests.other_user import OTHER, need_ipv6, other_user_listens
 
 KINDS = ("127.0.0.1", "::1", "::ffff:127.0.0.1")

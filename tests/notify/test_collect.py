@@ -11,15 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from stoker.core.model import Outcome
-from stoker.core.notify.notify_settings import NotifySettings
-from stoker.core.outcome.retry import Verdict
-from stoker.daemon.helpers.notifier_process import NotifierProcess
-from stoker.notify.collect import Collector
+from stoker.engine.model import Outcome
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store import attempts, changes, dependencies, device_settings
+from stoker.engine.store.attempts import Claim
+from stoker.engine.store.database import Database, open_database, open_temporary
+from stoker.features.notify import store as notify_outbox
+from stoker.features.notify.collect import Collector
+from stoker.features.notify.notifier_process import NotifierProcess
+from stoker.features.notify.notify_settings import NotifySettings
+from stoker.features.sweeps import store as sweeps
 from stoker.settings import Settings
-from stoker.store import attempts, changes, dependencies, device_settings, notify_outbox, sweeps
-from stoker.store.attempts import Claim
-from stoker.store.database import Database, open_database, open_temporary
 from tests.store.builders import a_spec, add
 
 NOW = 10_000.0

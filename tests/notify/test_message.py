@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stoker.core.notify.message import (
+from stoker.features.notify.message import (
     Notice,
     Sender,
     compose,

@@ -11,8 +11,8 @@ from hypothesis import strategies as some
 
 from stoker.cli.verbs.doctor import examine
 from stoker.errors import Conflict, Error, NoPermission, NotFound, UsageError
-from stoker.notify.place_kinds import is_secret, kind_of, mail_server, masked, scrubbed
-from stoker.notify.places_file import add_place, load_places, remove_place
+from stoker.features.notify.place_kinds import is_secret, kind_of, mail_server, masked, scrubbed
+from stoker.features.notify.places_file import add_place, load_places, remove_place
 from stoker.settings import load_settings
 
 SECRET = some.from_regex(r"[A-Z][A-Za-z0-9]{7,20}", fullmatch=True)

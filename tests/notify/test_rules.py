@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from stoker.core.notify.notify_settings import NotifySettings, resolve
-from stoker.core.notify.rules import (
+from stoker.errors import UsageError
+from stoker.features.notify.notify_settings import NotifySettings, resolve
+from stoker.features.notify.rules import (
     EVENTS,
     NotifyRule,
     format_rules,
@@ -15,7 +16,6 @@ from stoker.core.notify.rules import (
     parse_rules,
     places_for,
 )
-from stoker.errors import UsageError
 
 NAMES = some.from_regex(r"[A-Za-z0-9][A-Za-z0-9_-]{0,20}", fullmatch=True)
 RULES = some.builds(NotifyRule, some.sampled_from(EVENTS), some.none() | NAMES)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from stoker.notify import send_process
-from stoker.notify.send_process import Result, read_result, send, send_now
+from stoker.features.notify import send_process
+from stoker.features.notify.send_process import Result, read_result, send, send_now
 from tests.notify.receivers import MailServer, WebServer, program
 
 MESSAGE: dict[str, Any] = {
@@ -153,7 +153,10 @@ def test_apprise_that_is_not_installed_is_named_with_a_hint(
 def test_sending_process_does_not_show_the_address(web: WebServer, tmp_path: Path) -> None:
     url = f"command:tr '\\0' ' ' < /proc/$PPID/cmdline > {tmp_path}/cmdline; : SECRET"
     assert send_now(url, MESSAGE) == Result()
-    assert (tmp_path / "cmdline").read_text().split()[-2:] == ["-m", "stoker.notify.send_process"]
+    assert (tmp_path / "cmdline").read_text().split()[-2:] == [
+        "-m",
+        "stoker.features.notify.send_process",
+    ]
 
 
 def test_process_that_ends_without_a_result_counts_as_failed() -> None:

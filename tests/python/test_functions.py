@@ -339,7 +339,7 @@ def test_job_functions_can_call_each_other(here: Lab) -> None:
 
 
 def test_command_profiles_distinguish_functions_but_not_calls(here: Lab) -> None:
-    from stoker.core.profiles.command_profile import profile_key
+    from stoker.engine.profiles.command_profile import profile_key
 
     made = [
         submit(job_functions.add, 1),

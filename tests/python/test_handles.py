@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import stoker
-from stoker.client.finish_watch import watcher
+from stoker.client.live.finish_watch import watcher
 from stoker.client.queue_connections import thread_queue
 from stoker.errors import NotFound, UsageError
 from stoker.python.api import Queue, job, submit

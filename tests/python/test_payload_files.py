@@ -169,7 +169,7 @@ def test_planted_result_is_refused_and_does_not_run(here: Lab) -> None:
 
 def test_call_folder_is_removed_with_its_last_job(here: Lab, tmp_path: Path) -> None:
     from stoker.client.queue_connections import thread_queue
-    from stoker.store import changes, function_folders
+    from stoker.engine.store import changes, function_folders
 
     jobs = job_functions.double.map([1, 2])
     assert [handle.result() for handle in jobs] == [2, 4]

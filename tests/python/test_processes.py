@@ -17,7 +17,7 @@ import pytest
 
 import stoker
 from stoker.client.queue_connections import thread_queue
-from stoker.daemon.start import wake_daemon
+from stoker.engine.daemon.start import wake_daemon
 from stoker.errors import NotFound
 from stoker.python.executor import Executor
 from stoker.settings import load_settings

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import Conflict
-from stoker.remote.pull_stream import save
+from stoker.features.remote.pull_stream import save
 from tests.cli.helpers import refused
 from tests.lab import Lab
 from tests.remote.ssh_box import SshBox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 
-from stoker.core.metrics.event_files import masked_crc
+from stoker.features.results.reports.event_files import masked_crc
 
 HEADER_EVENT = b"\x09" + struct.pack("<d", 1.0) + b"\x1a\x0dbrain.Event:2"
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.results.chart import (
+from stoker.features.results.chart import (
     Curve,
     average,
     group_curves,
@@ -20,7 +20,7 @@ from stoker.results.chart import (
     smooth,
     thin,
 )
-from stoker.results.table import Row, group
+from stoker.features.results.table import Row, group
 
 finite = st.floats(-1e6, 1e6)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client.curve_cache import CurveCache
-from stoker.client.curve_reader import curve_of
-from stoker.client.reports import JobFiles, Source
+from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.curve_reader import curve_of
+from stoker.features.results.reports.reports import JobFiles, Source
 
 RUNNING = Source(job=7, attempts=1, stdout=None, is_finished=False)
 

@@ -9,10 +9,10 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.metrics.report_block import Column
-from stoker.core.metrics.report_files import MetricsReader
-from stoker.core.metrics.summary import Collector
-from stoker.results.curve_line import CurveLine, add_piece
+from stoker.features.results.curve_line import CurveLine, add_piece
+from stoker.features.results.reports.report_block import Column
+from stoker.features.results.reports.report_files import MetricsReader
+from stoker.features.results.reports.summary import Collector
 
 records = st.fixed_dictionaries(
     {},

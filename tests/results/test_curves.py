@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.client.curve_reader import CurveReader, curve_of
-from stoker.client.reports import JobFiles, Source
-from stoker.results.chart import Curve, reduced
-from stoker.results.curve_line import Point
+from stoker.features.results.chart import Curve, reduced
+from stoker.features.results.curve_line import Point
+from stoker.features.results.curve_reader import CurveReader, curve_of
+from stoker.features.results.reports.reports import JobFiles, Source
 
 
 class Job:

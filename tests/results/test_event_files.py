@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.client import event_search
-from stoker.client.curve_reader import curve_of
-from stoker.client.event_search import event_files, new_reports
-from stoker.client.reports import (
+from stoker.features.results.curve_reader import curve_of
+from stoker.features.results.reports import event_files as format
+from stoker.features.results.reports import event_search
+from stoker.features.results.reports.event_files import EventReader, masked_crc
+from stoker.features.results.reports.event_search import event_files, new_reports
+from stoker.features.results.reports.reports import (
     JobFiles,
     Source,
     collect,
     report_error,
     report_sizes,
 )
-from stoker.core.metrics import event_files as format
-from stoker.core.metrics.event_files import EventReader, masked_crc
-from stoker.core.metrics.report_line import Report
-from stoker.core.metrics.summary import Collector
+from stoker.features.results.reports.summary import Collector
+from stoker.text.progress.report_line import Report
 from tests.results.event_bytes import (
     HEADER_EVENT,
     block,

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
-from stoker.results import export, importance, optional_imports
-from stoker.results.table import Row, Table
+from stoker.features.results import export, importance, optional_imports
+from stoker.features.results.table import Row, Table
 
 ROWS = [
     Row(

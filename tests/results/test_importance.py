@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.results.importance import (
+from stoker.features.results.importance import (
     Influence,
     eta_squared,
     explain,
@@ -19,7 +19,7 @@ from stoker.results.importance import (
     ranks,
     spearman,
 )
-from stoker.results.table import Row
+from stoker.features.results.table import Row
 
 
 def rows(*entries: tuple[Mapping[str, object], object]) -> list[Row]:

@@ -6,10 +6,10 @@ import doctest
 
 import pytest
 
-from stoker.core.outcome import log_tail as module
-from stoker.core.outcome.log_tail import last_error, masked
-from stoker.core.outcome.retry import Verdict
-from stoker.store.sweeps import alike
+from stoker.engine.outcome import log_tail as module
+from stoker.engine.outcome.log_tail import last_error, masked
+from stoker.engine.outcome.retry import Verdict
+from stoker.features.sweeps.store import alike
 
 
 def test_docstring_examples_are_correct() -> None:

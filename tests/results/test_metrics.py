@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.metrics import report_line
-from stoker.core.metrics.report_files import InvalidLine, MetricsReader
-from stoker.core.metrics.report_line import (
+from stoker.features.results.reports.report_files import InvalidLine, MetricsReader
+from stoker.features.results.reports.summary import MAX_NAMES, Collector, Stat
+from stoker.text.progress import report_line
+from stoker.text.progress.report_line import (
     InvalidReport,
     Report,
     read_json_line,
     read_printed_line,
 )
-from stoker.core.metrics.summary import MAX_NAMES, Collector, Stat
 
 
 def collected(*lines: str) -> Collector:

@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
-from stoker.results import figure, image_plot, terminal_plot
-from stoker.results.axis import Scale
-from stoker.results.figure import Axis, Figure, Panel, Series, TrialCurve
-from stoker.results.table import Row
+from stoker.features.results import figure, image_plot, terminal_plot
+from stoker.features.results.axis import Scale
+from stoker.features.results.figure import Axis, Figure, Panel, Series, TrialCurve
+from stoker.features.results.table import Row
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -15,11 +15,19 @@ from xml.etree import ElementTree
 
 import pytest
 
-from stoker.results.chart import Band, Curve
-from stoker.results.figure import CurveAxes, TrialCurve, band_plot, learning_curves, overview
-from stoker.results.importance import TREND, Influence
-from stoker.results.note_markup import parse_note
-from stoker.results.report import (
+from stoker.features.results.chart import Band, Curve
+from stoker.features.results.figure import (
+    CurveAxes,
+    TrialCurve,
+    band_plot,
+    learning_curves,
+    overview,
+)
+from stoker.features.results.importance import TREND, Influence
+from stoker.features.results.note_markup import parse_note
+from stoker.features.results.report_html import html as html_of
+from stoker.features.results.report_markdown import code, escape, markdown
+from stoker.features.results.sweep_report_model import (
     FailedAlike,
     Provenance,
     Report,
@@ -27,9 +35,7 @@ from stoker.results.report import (
     groups_over_seeds,
     seed_like,
 )
-from stoker.results.report_html import html as html_of
-from stoker.results.report_markdown import code, escape, markdown
-from stoker.results.table import Group, Row, Table
+from stoker.features.results.table import Group, Row, Table
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 NOTE = """# Question

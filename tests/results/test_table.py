@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.results import table
-from stoker.results.table import Row
+from stoker.features.results import table
+from stoker.features.results.table import Row
 
 
 def row(trial: int, params: dict[str, object], **metrics: object) -> Row:

@@ -11,12 +11,12 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from stoker.core.job_settings import settings_from_json
-from stoker.core.model import UNCOUNTED, Device, HostResources, Snapshot, Start
-from stoker.core.outcome.retry import MAX_LOST_RETRIES
-from stoker.core.policy.preemption import MIN_RUN_SECONDS
-from stoker.core.states import FINAL, TABLE, is_satisfied
-from stoker.supervisor.messages import Order
+from stoker.engine.job_settings import settings_from_json
+from stoker.engine.model import UNCOUNTED, Device, HostResources, Snapshot, Start
+from stoker.engine.outcome.retry import MAX_LOST_RETRIES
+from stoker.engine.policy.preemption import MIN_RUN_SECONDS
+from stoker.engine.supervisor.messages import Order
+from stoker.states import FINAL, TABLE, is_satisfied
 from tests.simulation.world import Process, Violation, World
 
 _AUDIT = """

@@ -1,4 +1,4 @@
-"""The simulated daemon process: the real Loop and recovery, used as in daemon/main.py.
+"""The simulated daemon process: the real Loop and recovery, used as in engine/daemon/main.py.
 
 Its interfaces to the outside are simulated: the connection to the runner, the pidfds of orphans and
 the disk under SQLite. The daemon can die at each call of them.
@@ -10,20 +10,20 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from stoker.core.model import UNCOUNTED, Context, Device, HostResources, Outcome
-from stoker.core.outcome.retry import Verdict
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
-from stoker.daemon.interfaces import EventListener, Host
-from stoker.daemon.loop import Loop
-from stoker.daemon.recovery import recover
+from stoker.engine.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.engine.daemon.interfaces import EventListener, Host
+from stoker.engine.daemon.loop import Loop
+from stoker.engine.daemon.recovery import recover
+from stoker.engine.model import UNCOUNTED, Context, Device, HostResources, Outcome
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store import attempts, meta
+from stoker.engine.store.database import open_database
+from stoker.engine.supervisor.journal import JournalBegun
+from stoker.engine.supervisor.messages import AttemptStarted, Order, RunnerEvent
+from stoker.engine.supervisor.orphans import Adoption, Orphans
+from stoker.engine.supervisor.runner_client import RunnerClient
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import attempts, meta
-from stoker.store.database import open_database
-from stoker.supervisor.journal import JournalBegun
-from stoker.supervisor.messages import AttemptStarted, Order, RunnerEvent
-from stoker.supervisor.orphans import Adoption, Orphans
-from stoker.supervisor.runner_client import RunnerClient
 from tests.simulation.runner import Connection, ListRequest, LiveAttempts, Rolled, Runner, Stop
 from tests.simulation.world import KILL, TERM, DaemonDied, Process, Record, World
 
@@ -361,7 +361,7 @@ class SimDaemon(EventListener):
             self._link.connection.has_daemon = False
         self._db.close()
 
-    # -- daemon/main.py, step by step ------------------------------------------------------------
+    # -- engine/daemon/main.py, step by step -------------------------------------------------------
 
     def _open(self) -> None:
         self._db.execute("PRAGMA wal_autocheckpoint=0")

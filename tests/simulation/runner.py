@@ -1,4 +1,4 @@
-"""The simulated runner and its jobs, with the protocol of stoker.supervisor.runner.
+"""The simulated runner and its jobs, with the protocol of stoker.engine.supervisor.runner.
 
 It serves one daemon connection at a time and reads each to its end; it writes `begun` to the
 journal before the spawn and `ended` before the message, and enforces time limits and grace periods.
@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 
-from stoker.core.model import Outcome
-from stoker.supervisor.children import LEFTOVER_GRACE_SECONDS
-from stoker.supervisor.journal import JournalBegun, JournalExited
-from stoker.supervisor.messages import AttemptStarted, Order, Refused, RunnerEvent
-from stoker.supervisor.start_batching import StartBatch
+from stoker.engine.model import Outcome
+from stoker.engine.supervisor.children import LEFTOVER_GRACE_SECONDS
+from stoker.engine.supervisor.journal import JournalBegun, JournalExited
+from stoker.engine.supervisor.messages import AttemptStarted, Order, Refused, RunnerEvent
+from stoker.engine.supervisor.start_batching import StartBatch
 from tests.simulation.world import KILL, TERM, Process, RunnerDied, World
 
 

@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import (
+from stoker.engine.daemon.loop_state import MAX_PAUSE_SECONDS
+from stoker.engine.daemon.queue_snapshot import load_snapshot
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import (
     UNCOUNTED,
     Context,
     Dependency,
@@ -18,15 +20,13 @@ from stoker.core.model import (
     JobSpec,
     Request,
 )
-from stoker.core.outcome.retry import BACKOFF_CAP_SECONDS
-from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
-from stoker.core.policy.preemption import Preemption, plan_preemptions
-from stoker.daemon.loop_state import MAX_PAUSE_SECONDS
-from stoker.daemon.queue_snapshot import load_snapshot
+from stoker.engine.outcome.retry import BACKOFF_CAP_SECONDS
+from stoker.engine.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
+from stoker.engine.policy.preemption import Preemption, plan_preemptions
+from stoker.engine.store import changes, edits
+from stoker.engine.store.database import FILE_NAME, open_database
+from stoker.engine.store.submit import Submission
 from stoker.errors import Error
-from stoker.store import changes, edits
-from stoker.store.database import FILE_NAME, open_database
-from stoker.store.submit import Submission
 from tests.simulation.checks import Checker, check_estimates, check_no_idle_gpu
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import KILL, DaemonDied, RunnerDied, Violation, World

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoker.core.model import Context, Dependency, JobSpec
-from stoker.store import changes
-from stoker.store.database import open_database
-from stoker.store.submit import Submission
+from stoker.engine.model import Context, Dependency, JobSpec
+from stoker.engine.store import changes
+from stoker.engine.store.database import open_database
+from stoker.engine.store.submit import Submission
 
 
 def test_chain_of_two_thousand_jobs_is_cancelled_with_its_first(tmp_path: Path) -> None:

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from stoker.core.model import Start
-from stoker.core.policy import decide, preemption
-from stoker.core.policy.placement import DevicePool
-from stoker.daemon import job_starter
-from stoker.daemon.job_starter import JobStarter
-from stoker.daemon.loop import Loop
-from stoker.store.profiles import Profiles
-from stoker.supervisor.messages import RunnerEvent
+from stoker.engine.daemon import job_starter
+from stoker.engine.daemon.job_starter import JobStarter
+from stoker.engine.daemon.loop import Loop
+from stoker.engine.model import Start
+from stoker.engine.policy import decide, preemption
+from stoker.engine.policy.placement import DevicePool
+from stoker.engine.store.profiles import Profiles
+from stoker.engine.supervisor.messages import RunnerEvent
 from tests.simulation.daemon import SimRunnerClient
 from tests.simulation.runner import Runner
 from tests.simulation.simulator import run

@@ -7,13 +7,13 @@ from random import Random
 
 import pytest
 
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import Context, Device, JobSpec, Outcome, Request
-from stoker.daemon.idle_check import IdleCheck
-from stoker.store.database import open_database
-from stoker.store.idle_counts import idle_count
-from stoker.store.submit import Submission
-from stoker.supervisor.messages import Order
+from stoker.engine.daemon.idle_check import IdleCheck
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import Context, Device, JobSpec, Outcome, Request
+from stoker.engine.store.database import open_database
+from stoker.engine.store.idle_counts import idle_count
+from stoker.engine.store.submit import Submission
+from stoker.engine.supervisor.messages import Order
 from tests.simulation.daemon import SimDaemon, SimHost
 from tests.simulation.world import World
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from stoker.core.model import Outcome
-from stoker.supervisor.journal import JournalBegun, JournalExited
-from stoker.supervisor.messages import Refused
+from stoker.engine.model import Outcome
+from stoker.engine.supervisor.journal import JournalBegun, JournalExited
+from stoker.engine.supervisor.messages import Refused
 
 TERM, KILL = 15, 9
 Record = JournalBegun | JournalExited | Outcome | Refused

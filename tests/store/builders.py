@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import Context, JobSpec, Request
-from stoker.store.database import Database, open_database
-from stoker.store.submit import Submission
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import Context, JobSpec, Request
+from stoker.engine.store.database import Database, open_database
+from stoker.engine.store.submit import Submission
 
 CONTEXT = Context("/tmp", (("HOME", "/root"), ("PATH", "/bin")), 0o022, "/bin/sh")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.store import upgrades
+from stoker.engine.store import upgrades
 from tests.store.builders import close_stores
 from tests.store.older_schema import OLDER, STEP
 

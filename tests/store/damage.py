@@ -12,9 +12,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from stoker.core.model import Dependency
-from stoker.store import attempts, backups, repair
-from stoker.store.database import Database, open_database
+from stoker.engine.model import Dependency
+from stoker.engine.store import attempts
+from stoker.engine.store.database import Database, open_database
+from stoker.engine.store.repair import backups, repair
 from tests.store.builders import a_spec, add
 
 Damage = Callable[[Path, random.Random], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
-from stoker.store.database import SCHEMA_VERSION, open_database
+from stoker.engine.store.database import SCHEMA_VERSION, open_database
 from tests.store.builders import a_spec, add
 
 OLDER = SCHEMA_VERSION - 1
@@ -23,7 +23,7 @@ ALTER TABLE shared_speeds RENAME TO speeds;
 """
 # For a `sitecustomize` module, which every process of a lab imports.
 REGISTER = f"""
-from stoker.store import upgrades
+from stoker.engine.store import upgrades
 upgrades.STEPS[{OLDER}] = {STEP!r}
 """
 

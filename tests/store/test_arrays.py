@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.formats.selectors import parse_selector
-from stoker.core.model import AfterSelector
+from stoker.engine.model import AfterSelector
+from stoker.engine.store import arrays, changes, edits, job_queries, ready_jobs
+from stoker.engine.store.database import Database
+from stoker.engine.store.submit import Submission
 from stoker.errors import NotFound
-from stoker.store import arrays, changes, edits, job_queries, ready_jobs
-from stoker.store.database import Database
-from stoker.store.submit import Submission
+from stoker.text.selectors import parse_selector
 from tests.store.builders import a_spec, a_store, add
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from stoker.boot import boot_id
-from stoker.core.job_settings import DEFAULT_SETTINGS
-from stoker.core.model import Dependency, Outcome
-from stoker.core.outcome.retry import Verdict
-from stoker.store import attempts, changes, job_queries, ready_jobs
-from stoker.store.database import Database
+from stoker.engine.job_settings import DEFAULT_SETTINGS
+from stoker.engine.model import Dependency, Outcome
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store import attempts, changes, job_queries, ready_jobs
+from stoker.engine.store.database import Database
 from tests.store.builders import a_spec, a_store, add
 
 DONE = Verdict("succeed", "exit", 0, None)

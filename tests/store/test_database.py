@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.model import Context
+from stoker.engine.model import Context
+from stoker.engine.store import contexts, job_queries, machines
+from stoker.engine.store.database import SCHEMA_VERSION, open_database
+from stoker.engine.store.machines import Machine
+from stoker.engine.store.repair import backups, repair
+from stoker.engine.store.submit import Submission
 from stoker.errors import Broken, TryLater
-from stoker.store import backups, contexts, job_queries, machines, repair
-from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.store.machines import Machine
-from stoker.store.submit import Submission
 from tests.store.builders import a_spec, a_store, add
 
 
@@ -68,7 +69,7 @@ def test_text_that_is_not_utf8_comes_back_byte_by_byte(tmp_path: Path) -> None:
 
 
 def test_batch_shares_one_context_and_ids_are_never_reused(tmp_path: Path) -> None:
-    from stoker.store import changes
+    from stoker.engine.store import changes
 
     db = a_store(tmp_path)
     ids = add(db, *[a_spec() for _ in range(100)])

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.formats.selectors import parse_selector
-from stoker.core.states import ACTIVE, FINAL
-from stoker.store import attempts, history, job_queries, waited_jobs
-from stoker.store.database import Database
-from stoker.store.interrupted_jobs import interrupted
-from stoker.store.job_table import Filters, JobTable
+from stoker.engine.store import attempts, history, job_queries, waited_jobs
+from stoker.engine.store.database import Database
+from stoker.engine.store.interrupted_jobs import interrupted
+from stoker.engine.store.job_table import Filters, JobTable
+from stoker.states import ACTIVE, FINAL
+from stoker.text.selectors import parse_selector
 from tests.store.builders import a_spec, a_store, add
 
 

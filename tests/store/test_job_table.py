@@ -10,13 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.client.job_tables import exported, job_selection
-from stoker.core.formats.expressions import Expression, InvalidExpression
-from stoker.core.formats.filter_text import FilterText
+from stoker.client.views.job_tables import exported, job_selection
+from stoker.engine.store import changes
+from stoker.engine.store.database import Database, open_database
+from stoker.engine.store.job_table import Filters
 from stoker.errors import UsageError
-from stoker.store import changes, job_metrics, notes
-from stoker.store.database import Database, open_database
-from stoker.store.job_table import Filters
+from stoker.features.notes import store as notes
+from stoker.features.results.reports import store as job_metrics
+from stoker.text.filters.expressions import Expression, InvalidExpression
+from stoker.text.filters.filter_text import FilterText
 from tests.store.builders import a_spec, a_store, add
 
 _STATES = ["queued", "running", "done", "failed", "failed", "lost", "cancelled", "done"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from stoker.engine.supervisor import locks
 from stoker.errors import Conflict
-from stoker.supervisor import locks
 
 
 def test_checking_a_lock_never_blocks_a_process_that_takes_it(tmp_path: Path) -> None:

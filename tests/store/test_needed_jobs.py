@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.client.option_values import AFTER
-from stoker.core.model import AfterSelector, Dependency
+from stoker.client.submit.option_values import AFTER
+from stoker.engine.model import AfterSelector, Dependency
+from stoker.engine.store import changes, job_queries
+from stoker.engine.store.database import Database
+from stoker.engine.store.needed_jobs import Needed, needed_jobs
 from stoker.errors import Conflict, Error, NotFound, UsageError
-from stoker.store import changes, job_queries
-from stoker.store.database import Database
-from stoker.store.needed_jobs import Needed, needed_jobs
 from tests.store.builders import a_spec, a_store, add
 
 

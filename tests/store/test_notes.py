@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoker.core.formats.selectors import parse_selector
-from stoker.store import backups, changes, job_queries, notes, repair, sweeps
-from stoker.store.database import Database, open_database
-from stoker.store.job_table import Filters, JobTable
-from stoker.store.notes import JOB, SWEEP
-from stoker.store.submit import context_id
+from stoker.engine.store import changes, job_queries
+from stoker.engine.store.database import Database, open_database
+from stoker.engine.store.job_table import Filters, JobTable
+from stoker.engine.store.repair import backups, repair
+from stoker.engine.store.submit import context_id
+from stoker.features.notes import store as notes
+from stoker.features.notes.store import JOB, SWEEP
+from stoker.features.sweeps import store as sweeps
+from stoker.text.selectors import parse_selector
 from tests.store.builders import CONTEXT, a_spec, a_store, add
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from stoker.engine.store import attempts, job_queries, meta
+from stoker.engine.store.database import SCHEMA_VERSION, open_database
+from stoker.engine.store.profiles import Profiles
+from stoker.engine.store.repair import repair
+from stoker.engine.store.repair.rebuild import JournaledStart
+from stoker.engine.store.repair.salvage import Salvage, fits
+from stoker.engine.store.repair.sqlite_pages import TABLE_LEAF, Pages
 from stoker.errors import Conflict
-from stoker.store import attempts, job_queries, meta, repair
-from stoker.store.database import SCHEMA_VERSION, open_database
-from stoker.store.profiles import Profiles
-from stoker.store.rebuild import JournaledStart
-from stoker.store.salvage import Salvage, fits
-from stoker.store.sqlite_pages import TABLE_LEAF, Pages
 from tests.store.builders import a_spec, add
 from tests.store.damage import (
     WAYS,

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 
 from stoker.boot import boot_id
-from stoker.client.job_options import as_keyword
-from stoker.client.option_values import MEMORY
 from stoker.client.queue import Queue
-from stoker.client.request_edits import changed_request
-from stoker.client.wait_reasons import QueueView
-from stoker.core.model import Context, JobSpec, Request
-from stoker.core.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
-from stoker.core.policy.what_if import WhatIf
-from stoker.daemon.queue_snapshot import load_snapshot
-from stoker.daemon.status import known_resources
+from stoker.client.submit.job_options import as_keyword
+from stoker.client.submit.option_values import MEMORY
+from stoker.client.submit.request_edits import changed_request
+from stoker.client.views.why import QueueView
+from stoker.engine.daemon.queue_snapshot import load_snapshot
+from stoker.engine.daemon.status import known_resources
+from stoker.engine.model import Context, JobSpec, Request
+from stoker.engine.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
+from stoker.engine.policy.what_if import WhatIf
+from stoker.engine.store import attempts, job_queries, ready_jobs
+from stoker.engine.store.submit import Submission
 from stoker.settings import Settings
-from stoker.store import attempts, job_queries, ready_jobs
-from stoker.store.submit import Submission
 
 GPUS = 4
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from stoker.engine.store import attempts, job_queries, ready_jobs
+from stoker.engine.store.database import SCHEMA_VERSION, Database
+from stoker.engine.store.profiles import Profiles
 from stoker.errors import Broken
-from stoker.store import attempts, job_queries, ready_jobs
-from stoker.store.database import SCHEMA_VERSION, Database
-from stoker.store.profiles import Profiles
 from tests.store.builders import a_spec, a_store, add
 from tests.store.older_schema import OLDER, an_older_queue
 

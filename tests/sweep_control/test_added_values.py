@@ -10,8 +10,8 @@ import pytest
 import stoker
 from stoker.client.queue import Queue as StoredQueue
 from stoker.errors import Conflict
-from stoker.sweep_control import lifecycle
-from stoker.sweeps.arguments import space_from
+from stoker.features.sweeps.control import lifecycle
+from stoker.features.sweeps.spec.arguments import space_from
 from tests.lab import Lab
 from tests.python.conftest import here as here
 from tests.sweep_control.test_repeated_sweeps import at_once
@@ -144,7 +144,7 @@ def test_clone_has_the_options_and_environment_of_the_original(lab: Lab) -> None
 
 
 def test_removing_a_sweep_on_a_terminal_says_what_is_removed() -> None:
-    from stoker.client.sweep_choices import removal_text
+    from stoker.features.sweeps.sweep_choices import removal_text
 
     assert "its jobs with their logs, metrics and folders stay" in removal_text(3).lower()
     assert "table of 3 trials" in removal_text(3)

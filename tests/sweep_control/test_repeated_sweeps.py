@@ -14,13 +14,13 @@ import pytest
 import stoker
 from stoker.cli.run.run_sweep import SweepSource
 from stoker.client.queue import Queue as StoredQueue
-from stoker.core.model import Context, JobSpec
+from stoker.engine.model import Context, JobSpec
+from stoker.engine.store.database import open_database
 from stoker.errors import Unavailable
-from stoker.store import sweeps
-from stoker.store.database import open_database
-from stoker.sweep_control import lifecycle
-from stoker.sweeps.files.sweep_file import load
-from stoker.sweeps.search.search_client import SearchClient
+from stoker.features.sweeps import store as sweeps
+from stoker.features.sweeps.control import lifecycle
+from stoker.features.sweeps.files.sweep_file import load
+from stoker.features.sweeps.search.search_client import SearchClient
 from tests.cli.helpers import refused, shown
 from tests.code.git_repository import GitRepository
 from tests.lab import Lab
@@ -61,8 +61,8 @@ def test_functions_with_the_same_name_share_a_sweep_only_if_equal(here: Lab) -> 
 
 
 def test_search_numbers_trials_like_the_database() -> None:
-    from stoker.sweeps.arguments import from_words
-    from stoker.sweeps.spec import make_metric
+    from stoker.features.sweeps.spec.arguments import from_words
+    from stoker.features.sweeps.spec.spec import make_metric
 
     spec = from_words(
         ["echo {x}"], True, ["x=interval(0,1)"], method="tpe", trials=9, seed=1,
@@ -387,8 +387,8 @@ def test_search_with_a_non_numeric_metric_stops_with_its_value(lab: Lab) -> None
 def test_error_about_a_missing_package_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib import util
 
-    from stoker.sweeps.arguments import from_words
-    from stoker.sweeps.spec import make_metric
+    from stoker.features.sweeps.spec.arguments import from_words
+    from stoker.features.sweeps.spec.spec import make_metric
 
     spec = from_words(["echo {x}"], True, ["x=interval(0,1)"], method="gp", trials=9,
                       metric=make_metric("y", "min"))  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import closing
 
-from stoker.client.report_reader import Inbox, store_reports
-from stoker.client.reports import JobFiles, KnownReports, sweep_reports
-from stoker.store import sweeps
-from stoker.store.database import Database, open_database
+from stoker.engine.store.database import Database, open_database
+from stoker.features.results.reports.reader import Inbox, store_reports
+from stoker.features.results.reports.reports import JobFiles, KnownReports, sweep_reports
+from stoker.features.sweeps import store as sweeps
 from tests.helpers import Gate
 from tests.lab import HANG_SECONDS, Lab
 

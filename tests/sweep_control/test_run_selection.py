@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from stoker.client.reports import JobFiles
-from stoker.client.run_comparison import compare_runs, comparison_json
-from stoker.client.run_selection import RunSelector, Selection
 from stoker.errors import NotFound, UsageError
+from stoker.features.results.reports.reports import JobFiles
+from stoker.features.results.run_comparison import compare_runs, comparison_json
+from stoker.features.results.run_selection import RunSelector, Selection
 from tests.finished_sweep import make_sweep
 from tests.lab import Lab
 from tests.web.cluster_rows import ClusterRows

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import stoker
-from stoker.supervisor import job_processes
+from stoker.engine.supervisor import job_processes
 from tests.lab import Lab
 
 SEARCH = ("-m", "tpe", "--seed", "1", "--metric", "y:min", "--gpus", "0", "--max-parallel", "2")
@@ -57,7 +57,8 @@ def cmdline(pid: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "module", ["stoker.sweep_control.sweep_driver", "stoker.sweeps.search.search_process"]
+    "module",
+    ["stoker.features.sweeps.control.sweep_driver", "stoker.features.sweeps.search.search_process"],
 )
 def test_search_continues_after_repeated_kills(quick: Lab, module: str) -> None:
     last = quick.folder / "last"  # later trials wait

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.client.job_options import (
+from stoker.client.submit.job_options import (
     JOB_OPTIONS,
     as_flag,
     file_values,
@@ -10,13 +10,13 @@ from stoker.client.job_options import (
     parse_options,
     read_options,
 )
-from stoker.client.spec_options import options_of_spec
-from stoker.core.activation import Activation, activation_words
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import Context, Device, JobSpec, Request
+from stoker.client.submit.spec_options import options_of_spec
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import Context, Device, JobSpec, Request
+from stoker.features.sweeps.control import lifecycle
+from stoker.features.sweeps.spec import spec
 from stoker.settings import load_settings
-from stoker.sweep_control import lifecycle
-from stoker.sweeps import spec
+from stoker.text.activation import Activation, activation_words
 from tests.lab import Lab
 from tests.python.conftest import here as here
 

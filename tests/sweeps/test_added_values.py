@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from stoker.errors import UsageError
-from stoker.sweeps import methods, spec
-from stoker.sweeps.added_values import (
+from stoker.features.sweeps.files import toml_file
+from stoker.features.sweeps.spec import methods, spec
+from stoker.features.sweeps.spec.added_values import (
     extend_problem,
     make_point,
     values_problem,
     with_point,
     with_values,
 )
-from stoker.sweeps.arguments import from_words, space_from
-from stoker.sweeps.files import toml_file
-from stoker.sweeps.identity import identity
-from stoker.sweeps.search_space import Axis
-from stoker.sweeps.spec import SweepSpec
+from stoker.features.sweeps.spec.arguments import from_words, space_from
+from stoker.features.sweeps.spec.identity import identity
+from stoker.features.sweeps.spec.search_space import Axis
+from stoker.features.sweeps.spec.spec import SweepSpec
 
 
 def sweep(*assignments: str, **options: Any) -> SweepSpec:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stoker.errors import UsageError
-from stoker.sweeps.files.toml_file import from_table
-from stoker.sweeps.spec import Metric, make_metric, make_spec
+from stoker.features.sweeps.files.toml_file import from_table
+from stoker.features.sweeps.spec.spec import Metric, make_metric, make_spec
 
 BAD = [float("nan"), float("inf"), float("-inf")]
 SWEEP = {"command": "echo {x}", "params": {"x": [1]}}

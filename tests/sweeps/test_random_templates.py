@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from stoker.errors import UsageError
-from stoker.sweeps.template.template import shell
-from stoker.sweeps.values import plain
+from stoker.features.sweeps.spec.values import plain
+from stoker.features.sweeps.template.template import shell
 from tests.sweeps.test_templates import SHELLS
 
 VALUES = [

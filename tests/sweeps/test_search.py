@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from stoker.errors import Unavailable
-from stoker.sweeps.arguments import from_words
-from stoker.sweeps.search.search_client import KnownTrial, ProposedTrial, SearchClient
-from stoker.sweeps.spec import SweepSpec, make_metric
+from stoker.features.sweeps.search.search_client import KnownTrial, ProposedTrial, SearchClient
+from stoker.features.sweeps.spec.arguments import from_words
+from stoker.features.sweeps.spec.spec import SweepSpec, make_metric
 
 
 def sweep(*assignments: str, **options: object) -> SweepSpec:
@@ -181,7 +181,7 @@ def test_search_process_that_does_not_read_times_out() -> None:
 def test_error_without_optuna_has_an_install_hint() -> None:
     code = (
         "import sys; sys.modules['optuna'] = None\n"
-        "from stoker.sweeps.search.search_process import main; main()"
+        "from stoker.features.sweeps.search.search_process import main; main()"
     )
     with pytest.raises(Unavailable, match="optuna") as caught:
         SearchClient(SPEC, command=child(code))

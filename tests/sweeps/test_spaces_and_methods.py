@@ -8,15 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps import names
-from stoker.sweeps.arguments import from_words, space_from, split_words
-from stoker.sweeps.domains import continuous
-from stoker.sweeps.identity import identity
-from stoker.sweeps.methods import points
-from stoker.sweeps.search_space import Space, axis, make_space
-from stoker.sweeps.spec import SweepSpec
-from stoker.sweeps.template.template import argv, shell
-from stoker.sweeps.values import Point, plain, point_key, typed
+from stoker.features.sweeps.spec import names
+from stoker.features.sweeps.spec.arguments import from_words, space_from, split_words
+from stoker.features.sweeps.spec.domains import continuous
+from stoker.features.sweeps.spec.identity import identity
+from stoker.features.sweeps.spec.methods import points
+from stoker.features.sweeps.spec.search_space import Space, axis, make_space
+from stoker.features.sweeps.spec.spec import SweepSpec
+from stoker.features.sweeps.spec.values import Point, plain, point_key, typed
+from stoker.features.sweeps.template.template import argv, shell
 
 
 def sweep(*assignments: str, **options: object) -> SweepSpec:
@@ -181,7 +181,7 @@ def test_parameter_names_that_clash_are_refused(assignments: tuple[str, ...]) ->
 
 
 def test_space_survives_a_json_round_trip() -> None:
-    from stoker.sweeps import search_space as module
+    from stoker.features.sweeps.spec import search_space as module
 
     space: Space = sweep("a,b=zip((1,[2]),(x,'1'))", "c=log(1,2)", conditions={"c": "a == 1"}).space
     assert module.from_json(space.to_json()) == space

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import NotFound, UsageError
-from stoker.sweeps import spec
-from stoker.sweeps.domains import Choices, Continuous, Whole
-from stoker.sweeps.files import gpu_task_scheduler_file, sweep_file, wandb_file, yaml_text
-from stoker.sweeps.methods import points
-from stoker.sweeps.search_space import axis, make_space
-from stoker.sweeps.spec import METHODS, Metric, SweepSpec, make_spec
-from stoker.sweeps.template.template import argv, shell
+from stoker.features.sweeps.files import gpu_task_scheduler_file, sweep_file, wandb_file, yaml_text
+from stoker.features.sweeps.spec import spec
+from stoker.features.sweeps.spec.domains import Choices, Continuous, Whole
+from stoker.features.sweeps.spec.methods import points
+from stoker.features.sweeps.spec.search_space import axis, make_space
+from stoker.features.sweeps.spec.spec import METHODS, Metric, SweepSpec, make_spec
+from stoker.features.sweeps.template.template import argv, shell
 from tests.sweeps.test_values_and_domains import ANY_DOMAIN, JSON
 
 pytest.importorskip("yaml")

@@ -17,9 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps.hydra_overrides import override
-from stoker.sweeps.template.template import Rendered, Template, argv, check_shell, shell, variables
-from stoker.sweeps.values import Point, Value, plain, typed
+from stoker.features.sweeps.spec.hydra_overrides import override
+from stoker.features.sweeps.spec.values import Point, Value, plain, typed
+from stoker.features.sweeps.template.template import (
+    Rendered,
+    Template,
+    argv,
+    check_shell,
+    shell,
+    variables,
+)
 
 _FOUND = [shutil.which(name) for name in ("sh", "bash", "dash", "zsh", "ksh")]
 SHELLS = list({os.path.realpath(path): path for path in _FOUND if path}.values())

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps.arguments import space_from
-from stoker.sweeps.domains import Choices, Continuous, Domain, Whole, choices
-from stoker.sweeps.edited_space import edited_space
-from stoker.sweeps.value_syntax import parse
-from stoker.sweeps.value_text import axis_key, axis_text, domain_text
-from stoker.sweeps.values import Value, canonical, from_data, plain, typed
+from stoker.features.sweeps.spec.arguments import space_from
+from stoker.features.sweeps.spec.domains import Choices, Continuous, Domain, Whole, choices
+from stoker.features.sweeps.spec.edited_space import edited_space
+from stoker.features.sweeps.spec.value_syntax import parse
+from stoker.features.sweeps.spec.value_text import axis_key, axis_text, domain_text
+from stoker.features.sweeps.spec.values import Value, canonical, from_data, plain, typed
 
 _DATA = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text("ab'\"\\,()[]{} =", max_size=6),

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.sweeps import domains, other_names, spec, value_syntax
-from stoker.sweeps.arguments import from_words, space_from
-from stoker.sweeps.domains import (
+from stoker.features.sweeps.files import toml_file, wandb_file
+from stoker.features.sweeps.spec import domains, other_names, spec, value_syntax
+from stoker.features.sweeps.spec.arguments import from_words, space_from
+from stoker.features.sweeps.spec.domains import (
     Choices,
     Continuous,
     Domain,
@@ -20,11 +21,10 @@ from stoker.sweeps.domains import (
     steps,
     whole,
 )
-from stoker.sweeps.files import toml_file, wandb_file
-from stoker.sweeps.methods import points
-from stoker.sweeps.template import placeholders
-from stoker.sweeps.value_syntax import MAX_FILE_BYTES, parse, parse_assignment
-from stoker.sweeps.values import Value, from_data, key, typed
+from stoker.features.sweeps.spec.methods import points
+from stoker.features.sweeps.spec.value_syntax import MAX_FILE_BYTES, parse, parse_assignment
+from stoker.features.sweeps.spec.values import Value, from_data, key, typed
+from stoker.features.sweeps.template import placeholders
 
 JSON = st.recursive(
     st.none()

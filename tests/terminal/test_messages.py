@@ -6,10 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.cli.terminal.limit_notice import LimitNotice
-from stoker.cli.terminal.relay import DETACH_KEYS, DetachKeys
-from stoker.core.formats.shell_words import display, is_interactive
-from stoker.supervisor.terminal.frames import (
+from stoker.features.terminal.frames import (
     DATA,
     EXIT,
     MAX_BYTES,
@@ -22,8 +19,11 @@ from stoker.supervisor.terminal.frames import (
     read_size,
     size_frame,
 )
-from stoker.supervisor.terminal.idle_limit import IdleLimit
-from stoker.supervisor.terminal.session import PROGRAM, session_argv
+from stoker.features.terminal.idle_limit import IdleLimit
+from stoker.features.terminal.limit_notice import LimitNotice
+from stoker.features.terminal.relay import DETACH_KEYS, DetachKeys
+from stoker.features.terminal.session import PROGRAM, session_argv
+from stoker.text.commands.shell_words import display, is_interactive
 
 
 @given(

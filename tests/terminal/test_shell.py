@@ -222,8 +222,8 @@ def test_program_is_not_started_without_a_terminal(tmp_path: Path) -> None:
     """The client was killed while the job waited: the GPU is released soon."""
     code = (
         "import sys\n"
-        "from stoker.supervisor.sockets import listen\n"
-        "from stoker.supervisor.terminal.session import Session\n"
+        "from stoker.engine.supervisor.sockets import listen\n"
+        "from stoker.features.terminal.session import Session\n"
         f"sys.exit(Session(listen({str(tmp_path)!r}, '1'), 0, ['touch', 'started'], 0.1).serve())"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)

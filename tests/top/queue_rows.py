@@ -11,17 +11,17 @@ from typing import Any
 from textual.pilot import Pilot
 
 from stoker.boot import boot_id
-from stoker.client.live_state import LiveState, LiveStateReader
-from stoker.client.metric_cache import Reports
+from stoker.client.live.live_state import LiveState, LiveStateReader
 from stoker.client.queue import Queue
-from stoker.client.sweeps_view import SweepCache
-from stoker.core.model import Context, JobSpec, Outcome, Request
-from stoker.core.outcome.retry import judge
+from stoker.engine.model import Context, JobSpec, Outcome, Request
+from stoker.engine.outcome.retry import judge
+from stoker.engine.store import attempts, ready_jobs
+from stoker.engine.store.submit import Submission
+from stoker.features.results.reports.metric_cache import Reports
+from stoker.features.sweeps.sweeps_view import SweepCache
+from stoker.features.top.app import TopApp
+from stoker.features.top.glyphs import UNICODE, Glyphs
 from stoker.settings import Settings
-from stoker.store import attempts, ready_jobs
-from stoker.store.submit import Submission
-from stoker.top.app import TopApp
-from stoker.top.glyphs import UNICODE, Glyphs
 from tests.lab import HANG_SECONDS
 
 NOW = 1_700_000_000.0

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from stoker.features.top.app import TopApp
 from stoker.settings import Settings
-from stoker.top.app import TopApp
 from tests.lab import Lab
 from tests.top.queue_rows import Screen
 

@@ -14,9 +14,9 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from stoker.client.queue import Queue
-from stoker.top.glyphs import UNICODE
-from stoker.top.log_pane import LogPane
-from stoker.top.row_table import Column, RowTable
+from stoker.features.top.glyphs import UNICODE
+from stoker.features.top.log_pane import LogPane
+from stoker.features.top.row_table import Column, RowTable
 from tests.top.queue_rows import Screen, StillApp, make_queue, read_state, still
 
 
@@ -238,7 +238,7 @@ def test_list_of_a_million_rows_is_a_window() -> None:
 
 
 def answer(lines: list[tuple[int, str]], **fields: Any) -> dict[str, Any]:
-    """A part of a log as client/log_view.py returns it."""
+    """A part of a log as client/live/log_view.py returns it."""
     shown = [{"at": at, "spans": [{"text": text}]} for at, text in lines]
     rest = {"attempt": 1, "size": 100, "start": 0, "from": 0, "to": 100, "is_over": False}
     return {**rest, "lines": shown, **fields}

@@ -13,12 +13,12 @@ from random import Random
 
 import pytest
 
-from stoker.client.live_state import LiveState
+from stoker.client.live.live_state import LiveState
 from stoker.client.queue import Queue
-from stoker.results.figure import TrialCurve, learning_curves
-from stoker.top.glyphs import ASCII, UNICODE, Glyphs
-from stoker.top.job_text import Reported
-from stoker.top.readings import Details
+from stoker.features.results.figure import TrialCurve, learning_curves
+from stoker.features.top.glyphs import ASCII, UNICODE, Glyphs
+from stoker.features.top.job_text import Reported
+from stoker.features.top.readings import Details
 from tests.top.queue_rows import SIZES, Screen, gpu, make_queue, read_state, still
 
 SCREENS = Path(__file__).parent / "screens"

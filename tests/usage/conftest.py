@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import locks
-from stoker.usage.usage_recorder import TRACER_LOCK
+from stoker.engine.supervisor import locks
+from stoker.features.history.usage_recorder import TRACER_LOCK
 from tests.fake_nvml import build
 from tests.lab import Lab
 
@@ -21,7 +21,7 @@ class Recorder:
     def __init__(self, lab: Lab) -> None:
         self.folder = str(lab.state_dir)
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "stoker.usage.usage_recorder"],
+            [sys.executable, "-P", "-m", "stoker.features.history.usage_recorder"],
             env=lab.env,
             stdin=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from stoker.store.usage_history import FILE_NAME, TraceWriter, TrackRow
-from stoker.supervisor import kill_processes, process_tags
-from stoker.supervisor.process_usage import UsageSampler
-from stoker.usage.usage_charts import gpu_trace, job_trace
+from stoker.engine.supervisor import kill_processes, process_tags
+from stoker.engine.supervisor.process_usage import UsageSampler
+from stoker.features.history.store_usage import FILE_NAME, TraceWriter, TrackRow
+from stoker.features.history.usage_charts import gpu_trace, job_trace
 from tests.usage.simulated_host import DAY, SimulatedHost, run, size
 
 

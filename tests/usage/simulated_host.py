@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoker.core.formats.time_series import gather
-from stoker.store.usage_history import FILE_NAME, TraceWriter, TrackRow
+from stoker.features.history.store_usage import FILE_NAME, TraceWriter, TrackRow
+from stoker.features.history.time_series import gather
 
 GIB = 1 << 30
 DAY = 86400.0

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from stoker.core.gpus.gpu_time import Interval
-from stoker.store import gpu_history
+from stoker.features.history import store_gpus as gpu_history
+from stoker.features.history.gpu_time import Interval
 from tests.cli.helpers import as_json
 from tests.helpers import Gate
 from tests.lab import Lab

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from stoker.boot import boot_id
-from stoker.client.job_usage import running_use
 from stoker.client.queue import Queue
-from stoker.client.run_views import RunView, run_view
-from stoker.client.wait_reasons import why
-from stoker.core.model import Context, JobSpec, Request
+from stoker.client.views.job_usage import running_use
+from stoker.client.views.running_jobs import RunView, run_view
+from stoker.client.views.why import why
+from stoker.engine.model import Context, JobSpec, Request
+from stoker.engine.store import attempts, job_queries, ready_jobs
+from stoker.engine.store.submit import Submission
+from stoker.engine.supervisor.logs import job_folder, progress_path
+from stoker.features.history.store_usage import TraceWriter, TrackRow
 from stoker.settings import Settings
-from stoker.store import attempts, job_queries, ready_jobs
-from stoker.store.submit import Submission
-from stoker.store.usage_history import TraceWriter, TrackRow
-from stoker.supervisor.logs import job_folder, progress_path
 
 GIB = 1 << 30
 RAN = 1200.0

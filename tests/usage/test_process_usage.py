@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.supervisor import job_processes, kill_processes, process_tags
-from stoker.supervisor.memory_peaks import MemoryPeaks
-from stoker.supervisor.process_usage import UsageSampler
+from stoker.engine.supervisor import job_processes, kill_processes, process_tags
+from stoker.engine.supervisor.memory_peaks import MemoryPeaks
+from stoker.engine.supervisor.process_usage import UsageSampler
 
 BASE = 0x1BADF00D
 MIB = 1 << 20
@@ -181,7 +181,7 @@ def test_nested_job_counts_for_the_outer_job(start: Start) -> None:
         1,
         f"""
         import subprocess, sys
-        from stoker.supervisor import process_tags
+        from stoker.engine.supervisor import process_tags
         process_tags.set_tag(process_tags.tag_of({BASE + 1}, 7))
         text = "import sys; block = bytearray(80 << 20); print(1, flush=True); sys.stdin.read()"
         inner = subprocess.Popen([sys.executable, "-c", text])

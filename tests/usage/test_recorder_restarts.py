@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from stoker.supervisor import locks
-from stoker.usage.usage_charts import gpu_trace, job_trace
-from stoker.usage.usage_recorder import TRACER_LOCK
+from stoker.engine.supervisor import locks
+from stoker.features.history.usage_charts import gpu_trace, job_trace
+from stoker.features.history.usage_recorder import TRACER_LOCK
 from tests.fake_nvml import GIB
 from tests.gpus.host import H200, GpuHost
 from tests.helpers import Gate, is_alive

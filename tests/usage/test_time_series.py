@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.core.formats.time_series import Reading, chart, coarsen, decode, encode, gather
+from stoker.features.history.time_series import Reading, chart, coarsen, decode, encode, gather
 
 _VALUES = st.one_of(st.none(), st.integers(-5, 200), st.integers(-(1 << 61), 1 << 61))
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoker.core.formats.time_series import TICKS_PER_SECOND, Reading, encode
-from stoker.store.usage_history import FILE_NAME, TraceWriter, TrackRow, read
-from stoker.usage.usage_charts import gpu_trace, job_trace
+from stoker.features.history.store_usage import FILE_NAME, TraceWriter, TrackRow, read
+from stoker.features.history.time_series import TICKS_PER_SECOND, Reading, encode
+from stoker.features.history.usage_charts import gpu_trace, job_trace
 from tests.usage.simulated_host import DAY, SimulatedHost, run, size
 
 TAG = 77

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.gpus.sample import Sample
-from stoker.devices.nvml_client import sample_once
-from stoker.devices.sample_lines import encode
-from stoker.supervisor import locks
-from stoker.usage.usage_charts import Series, gpu_trace, job_trace
-from stoker.usage.usage_recorder import TRACER_LOCK
+from stoker.engine.devices.nvml_client import sample_once
+from stoker.engine.devices.sample_lines import encode
+from stoker.engine.gpus.sample import Sample
+from stoker.engine.supervisor import locks
+from stoker.features.history.usage_charts import Series, gpu_trace, job_trace
+from stoker.features.history.usage_recorder import TRACER_LOCK
 from tests.fake_nvml import GIB
 from tests.gpus.host import H200, GpuHost, hold_memory
 from tests.lab import Lab, wait_until

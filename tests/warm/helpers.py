@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from stoker.supervisor import job_processes
+from stoker.engine.supervisor import job_processes
 from tests.lab import Lab
 
 # Takes CPU time, as importing torch does.

@@ -15,18 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from stoker.core.formats.python_command import PythonCommand
-from stoker.supervisor.process_table import read_process
-from stoker.supervisor.warm import fork_servers
-from stoker.supervisor.warm.fork_servers import (
-    Forked,
-    ForkServers,
-    NotForked,
-    WarmRequest,
-    confirm,
-)
-from stoker.supervisor.warm.server_keys import server_environment
-from stoker.supervisor.wire import Wire
+from stoker.engine.supervisor.process_table import read_process
+from stoker.engine.supervisor.wire import Wire
+from stoker.features.warm import fork_servers
+from stoker.features.warm.fork_servers import Forked, ForkServers, NotForked, WarmRequest, confirm
+from stoker.features.warm.server_keys import server_environment
+from stoker.text.commands.python_command import PythonCommand
 from tests.lab import wait_until
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from stoker.supervisor.process_table import read_process
+from stoker.engine.supervisor.process_table import read_process
 from tests.compiler import compile_c
 from tests.lab import Lab, wait_until
 from tests.warm.helpers import notes, outcomes, servers, write_modules
@@ -229,7 +229,7 @@ def test_counted_gpus_mean_a_cold_start_with_a_note(lab: Lab, modules: Path) -> 
 
 
 def test_open_device_files_forbid_a_fork(tmp_path: Path) -> None:
-    from stoker.supervisor.warm.fork_server import why_device_open
+    from stoker.features.warm.fork_server import why_device_open
 
     device = tmp_path / "nvidia0"
     with device.open("w"):

@@ -13,15 +13,17 @@ import time
 import weakref
 from pathlib import Path
 
-from stoker.core.backends.nodes import DOWN, Node
-from stoker.core.model import Context, JobSpec, Outcome, Request
-from stoker.daemon.finish_attempt import finish_attempt
-from stoker.daemon.gpus.gpu_usage import GpuUse
+from stoker.engine.daemon.finish_attempt import finish_attempt
+from stoker.engine.daemon.gpus.gpu_usage import GpuUse
+from stoker.engine.model import Context, JobSpec, Outcome, Request
+from stoker.engine.store import attempts
+from stoker.engine.store.database import open_database
+from stoker.engine.store.submit import Submission
+from stoker.engine.supervisor.logs import log_path
+from stoker.features.backends import store as backends
+from stoker.features.backends import store_allocations as allocations
+from stoker.features.backends.nodes import DOWN, Node
 from stoker.settings import Settings
-from stoker.store import allocations, attempts, backends
-from stoker.store.database import open_database
-from stoker.store.submit import Submission
-from stoker.supervisor.logs import log_path
 from tests.lab import Lab
 
 H100 = "NVIDIA H100"

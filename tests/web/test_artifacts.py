@@ -11,12 +11,12 @@ from urllib.parse import quote
 
 import pytest
 
-from stoker.client.artifacts import list_artifacts
-from stoker.client.pull_files import files_to_pull
 from stoker.client.queue import Queue
+from stoker.engine.store import job_queries
+from stoker.features.artifacts.artifacts import list_artifacts
+from stoker.features.artifacts.pull_files import files_to_pull
+from stoker.features.artifacts.web import disposition
 from stoker.settings import Settings
-from stoker.store import job_queries
-from stoker.web.routes_artifacts import disposition
 from tests.lab import Lab
 from tests.results.event_bytes import scalars
 from tests.web import hostile_files

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from stoker.client.wait_reasons import explain_wait
-from stoker.core.states import STATES
+from stoker.client.views.why import explain_wait
+from stoker.engine.store import job_queries
+from stoker.features.backends import store as backends
+from stoker.features.backends import store_allocations as allocations
 from stoker.settings import Settings
-from stoker.store import allocations, backends, job_queries
+from stoker.states import STATES
 from stoker.web.models import Job, Overview
 from tests.lab import Lab
 from tests.web.cluster_rows import ClusterRows

@@ -43,8 +43,8 @@ def test_clone_copies_hidden_options_unless_the_form_sets_them(site: Site) -> No
     old = original(site, "--time-limit", "1h", "--signal", "USR1@60", "--grace", "7")
     form = {"command": "true", "gpus": 0, "hold": True, "based_on": old, "time_limit": "1h"}
     (new,) = site.post("/api/jobs", form).json["jobs"]
-    from stoker.store.clone_source import clone_source_of
-    from stoker.store.database import open_database
+    from stoker.engine.store.clone_source import clone_source_of
+    from stoker.engine.store.database import open_database
 
     with closing(open_database(str(site.lab.state_dir))) as db:
         assert clone_source_of(db, new) == clone_source_of(db, old)

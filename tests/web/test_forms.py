@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.client.job_options import BY_KEY, JOB_OPTIONS
+from stoker.client.submit.job_options import BY_KEY, JOB_OPTIONS
 from stoker.web.option_forms import JobOptions, SingleOptions
 
 _OF_A_SHELL = {"env_file"}  # reads a file of the submitter's folder, which a browser does not have

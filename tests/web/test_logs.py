@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoker.client import log_search
-from stoker.client.log_text import log_text
-from stoker.core.formats.log_lines import LogLines
-from stoker.core.formats.sizes import format_size
+from stoker.client.live import log_search
+from stoker.client.live.log_text import log_text
+from stoker.text.logs.log_lines import LogLines
+from stoker.text.sizes import format_size
 from tests.web.site import Site
 
 
@@ -281,7 +281,7 @@ def test_log_too_large_for_counting_matches_is_still_searched(site: Site) -> Non
 def test_removed_middle_of_a_log_is_noted(site: Site) -> None:
     job = written(site, b"h" * 8191 + b"\n" + b"m" * (1 << 20) + b"t" * 99 + b"\n")
     path = site.lab.job(job)["stdout"]
-    from stoker.supervisor.logs import cap_log
+    from stoker.engine.supervisor.logs import cap_log
 
     cap_log(path, 65536)
     part = log(site, job, "from=0&to=100000")

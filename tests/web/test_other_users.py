@@ -141,7 +141,7 @@ def test_users_are_distinguished_without_sock_diag(lab: Lab) -> None:
     """In a sandbox without NETLINK_SOCK_DIAG, the server reads the table of all sockets."""
     port = free_port()
     code = (
-        "from stoker.http import peers; peers._has_look_up = False\n"
+        "from stoker.web.http import peers; peers._has_look_up = False\n"
         f"from stoker.cli.main import main; main(['web', '--foreground', '--port', '{port}'])"
     )
     server = subprocess.Popen(

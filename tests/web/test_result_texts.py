@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stoker.client.views import attempt_words
+from stoker.client.views.job import attempt_words
 from tests.web.site import Site
 
 

@@ -61,8 +61,8 @@ def test_form_of_a_sweep_starts_the_same_sweep_under_another_name(site: Site) ->
     values = [[(row["lr"], row["opt"], row.get("wd")) for row in table] for table in tables]
     assert values[0] == values[1]
     job = tables[1][0]["job"]
-    from stoker.store.clone_source import clone_source_of
-    from stoker.store.database import open_database
+    from stoker.engine.store.clone_source import clone_source_of
+    from stoker.engine.store.database import open_database
 
     with closing(open_database(str(site.lab.state_dir))) as db:
         source = clone_source_of(db, job)

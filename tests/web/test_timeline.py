@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from stoker.client.timeline import timeline_json
-from stoker.core.gpus.gpu_time import Interval
+from stoker.engine.store.database import open_database
+from stoker.features.history import store_gpus as gpu_history
+from stoker.features.history.gpu_time import Interval
+from stoker.features.history.timeline import timeline_json
 from stoker.settings import load_settings
-from stoker.store import gpu_history
-from stoker.store.database import open_database
 from tests.helpers import Gate
 from tests.lab import Lab
 from tests.web.conftest import free_port

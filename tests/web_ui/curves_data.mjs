@@ -3,7 +3,7 @@
 const METRICS = ['val_loss', 'acc', 'train_loss', 'lr_now', 'grad_norm', 'epoch'];
 const STEPS = 400;
 
-/** The runs of a selection, as client/run_selection.py resolves them; a sweep is all its trials. */
+/** The runs of a selection, as features/results/run_selection.py resolves them; a sweep is all its trials. */
 function runsOf(fake, words) {
   const found = new Map();
   for (const word of words) {

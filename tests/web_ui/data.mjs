@@ -12,7 +12,7 @@ const COMMANDS = [
   [null, './prepare.sh --shards 64 --out /scratch/tokens'],
   ['llm-sft', 'torchrun --nproc-per-node 4 sft.py --config configs/sft-8b.yaml'],
 ];
-// Wait reasons as in core/policy/explain.py and client/wait_reasons.py, joined as in client/job_waits.py.
+// Wait reasons as in engine/policy/explain.py and client/views/why.py, joined as in client/views/job_waits.py.
 const GPU_REASONS =
   'GPU 0 runs job 15 for at most 4m10s more; GPU 1 runs job 16, likely for 1h02m more; GPU 2 runs job 17; GPU 3 runs job 18; GPU 4 runs job 19; GPU 5 runs job 20; GPU 6 is used by others: grace (pid 41213), 88 GiB; GPU 7 is drained';
 const LATER = 86_400;
@@ -37,7 +37,7 @@ export function whyOf(one, ahead) {
 export const canStart = (one) =>
   one.state === 'queued' && one.after.every((other) => other.met) && !one.eligible_at;
 
-/** Why a job failed or was cancelled, as in client/views.py. */
+/** Why a job failed or was cancelled, as in client/views/job.py. */
 function resultOf({ state, cause, detail, exit_code }) {
   if (!['failed', 'cancelled', 'lost'].includes(state)) return '';
   if (cause === 'start_failed') return detail;
@@ -45,7 +45,7 @@ function resultOf({ state, cause, detail, exit_code }) {
   return text ?? (exit_code === null ? 'no exit record' : `exit ${exit_code}`);
 }
 
-/** The GPU column of `stoker ls`, as in client/views.py. */
+/** The GPU column of `stoker ls`, as in client/views/job.py. */
 function placeOf({ on, node, node_gpus, nodes, gpus, devices }) {
   const requested = nodes > 1 ? `(${nodes}x${gpus})` : gpus ? `(${gpus})` : '';
   if (on === 'local') return devices.map((one) => one.index).join(',') || requested || '-';

@@ -203,7 +203,7 @@ export class Fake {
     return { pid: 4711, draining: this.draining };
   }
 
-  /** As in client/live_state.py: jobs that can start by priority, then jobs that wait for something else. */
+  /** As in client/live/live_state.py: jobs that can start by priority, then jobs that wait for something else. */
   queue() {
     const rank = (one) =>
       one.state === 'submitted'
@@ -839,7 +839,7 @@ const refusedFilter = (message, at) =>
   Object.assign(new ApiError(400, 'usage', message, 'columns: state, name'), { at });
 
 /**
- * A part of a log as client/log_view.py returns it. This fake knows no more than what the scenarios need:
+ * A part of a log as client/live/log_view.py returns it. This fake knows no more than what the scenarios need:
  * carriage returns, and the sixteen colors within a line. `real_log.mjs` uses the real renderer.
  */
 function renderedLog(log, query) {
@@ -885,7 +885,7 @@ function spansOf(bytes, isRaw) {
   return spans;
 }
 
-/** The byte offsets of matches in the rendered log, as in client/log_search.py. */
+/** The byte offsets of matches in the rendered log, as in client/live/log_search.py. */
 function shownMatches(text, needle) {
   const hidden = /^[^\n]*\r(?=[^\r\n])|\x1b\[[0-?]*[ -/]*[@-~]/gm;
   const gaps = [...text.matchAll(hidden)];

@@ -1,4 +1,4 @@
-// Notes, stars and tags in the fake server, as in src/stoker/web/routes_notes.py.
+// Notes, stars and tags in the fake server, as in src/stoker/features/notes/web.py.
 const firstLine = (text) => (text ?? '').trim().split('\n')[0].slice(0, 120) || null;
 
 /** The fields of a job's or sweep's own screen. */

@@ -1,7 +1,7 @@
 // What the server says about running and waiting jobs: progress, usage, short reasons, changes.
 const GIB = 2 ** 30;
 
-/** As client/run_views.py: some jobs report their progress, one only its likely end, one nothing. */
+/** As client/views/running_jobs.py: some jobs report their progress, one only its likely end, one nothing. */
 export function runOf(one) {
   const kind = one.id % 4;
   const percent = kind === 3 ? null : (one.id * 13) % 97;
@@ -26,7 +26,7 @@ export function runOf(one) {
   };
 }
 
-/** As core/policy/short_reasons.py. */
+/** As engine/policy/short_reasons.py. */
 export function shortWhyOf(one, ahead) {
   if (one.state === 'held') return 'held';
   const first = one.after.find((other) => !other.met);
@@ -39,7 +39,7 @@ export function shortWhyOf(one, ahead) {
   return `${behind}no GPU${one.gpu_mem_bytes ? ' with 20 GiB' : ''} is free`;
 }
 
-/** As client/what_if_views.py. */
+/** As client/views/what_if.py. */
 export function whatIfOf(one) {
   if (one.state !== 'queued' || !one.gpus) return [];
   const change = (words, options, fields) => ({

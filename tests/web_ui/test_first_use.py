@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from importlib import import_module
 from pathlib import Path
 
-from stoker.core.formats.command_line import Verb, parse
+from stoker.cli.main import load
+from stoker.text.command_line import Verb, parse
 
 FRONTEND = Path(__file__).resolve().parents[2] / "frontend" / "src"
 SOURCE = FRONTEND / "parts" / "first-use.tsx"
@@ -27,7 +27,7 @@ def test_suggested_commands_are_understood() -> None:
         while "=" in words[0]:  # a variable before the command
             words = words[1:]
         assert words[0] == "stoker"
-        verb: Verb = import_module(f"stoker.cli.verbs.{words[1]}").VERB
+        verb: Verb = load(words[1]).VERB
         parse(verb, words[2:])
 
 

@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from stoker.client.job_options import JOB_OPTIONS, read_options
-from stoker.core import states
-from stoker.core.formats.durations import format_duration, parse_duration
-from stoker.core.formats.log_lines import visible
-from stoker.core.formats.sizes import format_size, parse_size
-from stoker.core.model import Request
-from stoker.results.export import short
+from stoker import states
+from stoker.client.submit.job_options import JOB_OPTIONS, read_options
+from stoker.engine.model import Request
+from stoker.features.results.export import short
+from stoker.text.durations import format_duration, parse_duration
+from stoker.text.logs.log_lines import visible
+from stoker.text.sizes import format_size, parse_size
 
 # Options without an input; the API accepts all but `env_file`.
 _NOT_SHOWN = {"env_file", "grace", "signal", "keep_children", "no_bind", "no_snapshot", "stdout",

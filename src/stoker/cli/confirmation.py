@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from stoker.cli.output import notice, plural, print_json
-from stoker.core.formats.command_line import Option, Parsed
+from stoker.text.command_line import Option, Parsed
 
 YES = Option("-y --yes", "do not ask for confirmation (only asked on a terminal)")
 DRY_RUN = Option("--dry-run", "show what would be done, and do nothing")

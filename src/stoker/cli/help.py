@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from stoker.cli.output import columns
-from stoker.core.formats.command_line import Verb, all_options
+from stoker.text.command_line import Verb, all_options
 
 _PIPE_WIDTH = 100
 _NARROW = 60  # below this width, the description of an option starts on its own line

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stoker.cli.output import notice, plural, table
-from stoker.client.job_metrics import store_metrics
-from stoker.client.job_tables import JobSelection, cell_words, job_selection
 from stoker.client.queue import Queue
-from stoker.client.reports import JobFiles
-from stoker.store import job_metrics
-from stoker.store.job_columns import find_column
-from stoker.store.job_queries import JobRow
-from stoker.store.job_table import Filters, JobTable, Order
+from stoker.client.views.job_tables import JobSelection, cell_words, job_selection
+from stoker.engine.store.job_columns import find_column
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.store.job_table import Filters, JobTable, Order
+from stoker.features.results.reports import store as job_metrics
+from stoker.features.results.reports.job_metrics import store_metrics
+from stoker.features.results.reports.reports import JobFiles
 
 _MANY = 1000  # finished jobs whose reports take a noticeable time to read
 

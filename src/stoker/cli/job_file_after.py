@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from stoker.core.model import AfterSelector, JobSpec
+from stoker.engine.model import AfterSelector, JobSpec
+from stoker.engine.store.database import Database
+from stoker.engine.store.needed_jobs import needed_jobs
 from stoker.errors import Error
-from stoker.store.database import Database
-from stoker.store.needed_jobs import needed_jobs
 
 
 class AfterChecker:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from stoker.client.job_options import JOB_OPTIONS, file_values, flag_options, flag_values
-from stoker.client.job_specs import JobSpecs, check_foreground
-from stoker.client.option_values import GPU_COUNT, filled, parse_gpu_count
-from stoker.core.formats.command_line import Option, Parsed
-from stoker.core.formats.durations import parse_duration
-from stoker.core.model import Device, JobSpec
+from stoker.client.submit.job_options import JOB_OPTIONS, file_values, flag_options, flag_values
+from stoker.client.submit.job_specs import JobSpecs, check_foreground
+from stoker.client.submit.option_values import GPU_COUNT, filled, parse_gpu_count
+from stoker.engine.model import Device, JobSpec
 from stoker.errors import UsageError
 from stoker.settings import Settings
+from stoker.text.command_line import Option, Parsed
+from stoker.text.durations import parse_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.sweeps.spec import SweepSpec
+    from stoker.features.sweeps.spec.spec import SweepSpec
 
 # The jobs of `run` cannot be selected later, so names, tags and priorities have no use there.
 _NOT_FOR_RUN = ("name", "priority", "restartable", "tags", "stdout", "stderr")
@@ -77,7 +77,7 @@ def sweep_base(
         check_foreground(own)
     values = {**own, **flag_values({**parsed.values, "name": None})}
     if settings.snapshot == "ask" and not in_foreground:
-        from stoker.cli.snapshot_question import with_answer
+        from stoker.features.code.snapshot_question import with_answer
 
         values = with_answer(settings, values, is_dry=bool(parsed["dry_run"]))
     return JobSpecs(settings, devices, values, in_foreground=in_foreground).base

@@ -6,9 +6,9 @@ import os
 import select
 from collections.abc import Callable, Iterator
 
-from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.job_file import DIRECTIVE, JobLine, Parser, parse
 from stoker.errors import UsageError
+from stoker.text.byte_text import to_text
+from stoker.text.commands.job_file import DIRECTIVE, JobLine, Parser, parse
 
 _READ = 1 << 20
 

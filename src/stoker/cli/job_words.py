@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stoker.client.queue import Queue
-from stoker.core.formats.selectors import parse_selector
 from stoker.errors import UsageError
+from stoker.text.selectors import parse_selector
 
 
 def select_jobs(queue: Queue, words: list[str]) -> list[int]:

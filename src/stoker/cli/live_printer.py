@@ -12,7 +12,7 @@ import sys
 import time
 
 from stoker.cli.verbs.log import Printer, encode
-from stoker.core.formats.terminal import cut
+from stoker.text.terminal import cut
 
 _UPDATE_SECONDS = 5.0  # between two versions of a rewritten line in a pipe
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 # While modules are imported, almost nothing is garbage, so the collector runs less often.
 gc.set_threshold(20_000, *gc.get_threshold()[1:])
 
-# Each command is in cli/verbs/NAME.py; the text is its line in `stoker help`.
+# Each command is in cli/verbs/NAME.py, or in the folder of its feature (features/__init__.py); the
+# text is its line in `stoker help`.
 VERBS = {
     "submit": "queue a command, a job file or lines from stdin",
     "run": "run jobs in the foreground, without the daemon",
@@ -165,8 +166,8 @@ def _as_error(error: Exception) -> Error | None:
     import sqlite3
 
     if isinstance(error, sqlite3.Error):
+        from stoker.engine.store.database import translate
         from stoker.settings import load_settings
-        from stoker.store.database import translate
 
         return translate(error, load_settings().state_dir)
     return None
@@ -179,7 +180,7 @@ def _own_words(words: list[str]) -> list[str]:
     name = ALIASES.get(words[0], words[0]) if words else ""
     if name not in ("submit", "run", "shell"):
         return words
-    from stoker.core.formats.command_line import own_words
+    from stoker.text.command_line import own_words
 
     return own_words(load(name).VERB, words[1:])
 
@@ -195,12 +196,12 @@ def _dispatch(words: list[str], host: str | None) -> int:
         return _help(words[1:])
     call = os.environ.pop("STOKER_REMOTE_CALL", None)  # not for jobs
     if call is not None:
-        from stoker.remote.call_marker import CallMarker
+        from stoker.features.remote.call_marker import CallMarker
 
         marker = CallMarker(call)
         return marker.exit(_run(words))
     if host is not None or _has_chosen_box(os.environ):
-        from stoker.cli.remote.forward import forward
+        from stoker.features.remote.cli.forward import forward
 
         code = forward(words, host)
         if code is not None:
@@ -209,7 +210,7 @@ def _dispatch(words: list[str], host: str | None) -> int:
 
 
 def _has_chosen_box(env: Mapping[str, str]) -> bool:
-    """Whether a setting may send the command to another machine; see `remote/boxes.py`."""
+    """Whether a setting may send the command to another machine; see `features/remote/boxes.py`."""
     if env.get("STOKER_HOST") or env.get("STOKER_CONTEXT"):
         return True
     from os.path import exists
@@ -230,7 +231,7 @@ def _run(words: list[str]) -> int:
     name = ALIASES.get(words[0], words[0])
     if name not in VERBS and name != _BOX:
         raise _unknown_verb(words[0])
-    from stoker.core.formats.command_line import parse
+    from stoker.text.command_line import parse
 
     module = load(name)
     parsed = parse(module.VERB, words[1:])
@@ -250,15 +251,19 @@ def _run(words: list[str]) -> int:
 
 def load(name: str):  # type: ignore[no-untyped-def]
     """Import and return the module of a command."""
-    import stoker.cli.verbs
+    from stoker.features import COMMANDS
 
-    __import__(f"stoker.cli.verbs.{name}")  # importing importlib takes longer than the module
-    return getattr(stoker.cli.verbs, name)
+    module = f"stoker.cli.verbs.{name}"
+    for feature, names in COMMANDS.items():
+        if name in names:
+            module = f"stoker.features.{feature}.verbs.{name}"
+    __import__(module)  # importing importlib takes longer than the module
+    return sys.modules[module]
 
 
 def _unknown_verb(word: str) -> UsageError:
-    from stoker.core.formats.known_words import COMMANDS, EITHER
-    from stoker.core.formats.suggestions import nearest
+    from stoker.text.known_words import COMMANDS, EITHER
+    from stoker.text.suggestions import nearest
 
     message = f"`{word}` is not a Stoker command"
     if word in EITHER:
@@ -286,7 +291,7 @@ def _help(words: list[str]) -> int:
 
 
 def _no_help(word: str) -> UsageError:
-    from stoker.core.formats.suggestions import nearest
+    from stoker.text.suggestions import nearest
 
     near = nearest(word, [*VERBS, *ALIASES, "selectors"])
     hint = f"did you mean `stoker help {near}`?" if near else "`stoker help` lists the commands"
@@ -297,13 +302,13 @@ def _print_error(error: Error, wants_json: bool) -> None:
     if wants_json:
         import json
 
-        from stoker.core.formats.json_schema import JSON_SCHEMA
+        from stoker.text.json_schema import JSON_SCHEMA
 
         text = {"code": error.code, "message": error.message, "hint": error.hint}
         print(json.dumps({"schema": JSON_SCHEMA, "error": text}))
         return
     from stoker.cli.output import notice
-    from stoker.core.formats.terminal import printable
+    from stoker.text.terminal import printable
 
     notice(f"error: {printable(error.message)}")
     if error.hint:

@@ -6,15 +6,15 @@ import os
 import sys
 from collections.abc import Iterable
 
-from stoker.core.formats.plurals import plural as plural
-from stoker.core.formats.terminal import cut, pad, printable, width
 from stoker.errors import OutputFailed
+from stoker.text.plurals import plural as plural
+from stoker.text.terminal import cut, pad, printable, width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from stoker.core.formats.command_line import Parsed
+    from stoker.text.command_line import Parsed
 
 _COLORS = {
     "running": "32",
@@ -42,7 +42,7 @@ def print_json(**content: Any) -> None:
 def as_json(**content: Any) -> str:
     import json
 
-    from stoker.core.formats.json_schema import JSON_SCHEMA
+    from stoker.text.json_schema import JSON_SCHEMA
 
     return json.dumps({"schema": JSON_SCHEMA, **content})
 

@@ -9,23 +9,24 @@ import sys
 import tempfile
 
 from stoker.cli.output import plural, print_json
-from stoker.client import views
-from stoker.core.fields import from_fields
-from stoker.core.formats.command_line import Parsed
-from stoker.errors import Conflict, Damaged
-from stoker.settings import Settings, prepare_state_dir
-from stoker.store import meta, repair
-from stoker.store.database import (
+from stoker.client.views import job as views
+from stoker.engine.store import meta
+from stoker.engine.store.database import (
     FILE_NAME,
     SCHEMA_VERSION,
     Database,
     open_database,
     translate,
 )
-from stoker.store.rebuild import JournaledStart
-from stoker.supervisor import locks
-from stoker.supervisor.journal import JournalBegun, read_journal
-from stoker.supervisor.process_table import STOPPED, process_state
+from stoker.engine.store.repair import repair
+from stoker.engine.store.repair.rebuild import JournaledStart
+from stoker.engine.supervisor import locks
+from stoker.engine.supervisor.journal import JournalBegun, read_journal
+from stoker.engine.supervisor.process_table import STOPPED, process_state
+from stoker.errors import Conflict, Damaged
+from stoker.fields import from_fields
+from stoker.settings import Settings, prepare_state_dir
+from stoker.text.command_line import Parsed
 
 
 def repair_database(settings: Settings, parsed: Parsed) -> int:
@@ -135,7 +136,7 @@ def _tag_of_runner(folder: str) -> int | None:
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
-        return int(words[words.index(b"stoker.supervisor.runner") + 2])
+        return int(words[words.index(b"stoker.engine.supervisor.runner") + 2])
     except (OSError, ValueError, IndexError):
         return None
 

@@ -1,7 +1,7 @@
 """Options in the comments of a script: `#SBATCH --gres=gpu:2` or `#stoker --gpus 2`.
 
 They are read from the top of a script that is submitted by its path, up to the first command.
-core/formats/slurm_request.py translates the options of Slurm; cli/slurm_script.py prepares the
+text/slurm/slurm_request.py translates the options of Slurm; cli/slurm_script.py prepares the
 environment of such a job.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import shlex
 
-from stoker.core.formats.slurm_options import parse_sbatch
-from stoker.core.formats.slurm_request import SlurmRequest, Translated
-from stoker.core.record import Record
 from stoker.errors import UsageError
+from stoker.record import Record
+from stoker.text.slurm.slurm_options import parse_sbatch
+from stoker.text.slurm.slurm_request import SlurmRequest, Translated
 
 _HEAD_BYTES = 64 << 10
 _STOKER = ("#stoker", "#STOKER")

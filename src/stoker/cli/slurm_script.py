@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.core.formats.array_indexes import parse_array
-from stoker.core.formats.command_line import Parsed
-from stoker.core.formats.output_patterns import from_slurm
-from stoker.core.formats.shell_words import quote
-from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
-from stoker.core.formats.slurm_request import Translated
-from stoker.core.model import JobSpec
+from stoker.engine.model import JobSpec
 from stoker.errors import UsageError
+from stoker.text.array_indexes import parse_array
+from stoker.text.command_line import Parsed
+from stoker.text.commands.output_patterns import from_slurm
+from stoker.text.commands.shell_words import quote
+from stoker.text.slurm.slurm_environment import MARK, SRUN_FOLDER
+from stoker.text.slurm.slurm_request import Translated
 
 _GPU_KEYS = (
     "gpus",

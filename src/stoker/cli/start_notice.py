@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from stoker.cli.output import notice
 from stoker.client.queue import Queue
-from stoker.daemon.status import daemon_pid
+from stoker.engine.daemon.status import daemon_pid
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

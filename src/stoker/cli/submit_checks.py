@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from stoker.core.activation import is_in_container
-from stoker.core.formats.shell_words import plain_words, quote
-from stoker.core.model import JobSpec
+from stoker.engine.model import JobSpec
 from stoker.errors import UsageError
+from stoker.text.activation import is_in_container
+from stoker.text.commands.shell_words import plain_words, quote
 
 _HEAD_BYTES = 4096
 # Options of Stoker that training scripts hardly ever have.
@@ -36,7 +36,7 @@ def check_job_file(path: str, verb: str) -> None:
     """Raise UsageError if a job file looks like a program or a sweep file."""
     if path == "-" or not os.path.isfile(path):
         return
-    from stoker.core.formats.job_file_kind import other_use
+    from stoker.text.commands.job_file_kind import other_use
 
     try:
         with open(path, "rb") as file:
@@ -142,7 +142,7 @@ def _meant(words: tuple[str, ...], path: str) -> str:
 
 
 def _is_list_of_commands(path: str) -> bool:
-    from stoker.core.formats.job_file_kind import other_use
+    from stoker.text.commands.job_file_kind import other_use
 
     try:
         with open(path, "rb") as file:

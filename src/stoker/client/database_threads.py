@@ -14,9 +14,9 @@ from typing import TypeVar
 
 from stoker.client.queue import Queue
 from stoker.client.queue_connections import thread_queue
+from stoker.engine.store.database import translate
 from stoker.errors import TimedOut, TryLater
 from stoker.settings import Settings
-from stoker.store.database import translate
 
 T = TypeVar("T")
 _READERS = 4

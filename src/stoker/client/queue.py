@@ -6,25 +6,25 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from stoker.core.formats.plurals import plural
-from stoker.core.formats.sizes import format_size
-from stoker.core.model import AfterSelector, Context, Dependency, Device, Request
-from stoker.core.policy.eligible import is_eligible, is_named
-from stoker.core.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, is_inside
-from stoker.core.states import ACTIVE, WAITING
-from stoker.daemon.start import ensure_daemon, wake_daemon
-from stoker.daemon.status import known_devices, known_resources
+from stoker.engine.daemon.start import ensure_daemon, wake_daemon
+from stoker.engine.daemon.status import known_devices, known_resources
+from stoker.engine.model import AfterSelector, Context, Dependency, Device, Request
+from stoker.engine.policy.eligible import is_eligible, is_named
+from stoker.engine.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, is_inside
+from stoker.engine.store.database import open_database
+from stoker.engine.store.submit import CHUNK, Receipt, Submission
 from stoker.errors import Impossible, NoPermission, TryLater, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.store.database import open_database
-from stoker.store.submit import CHUNK, Receipt, Submission
+from stoker.states import ACTIVE, WAITING
+from stoker.text.plurals import plural
+from stoker.text.sizes import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.client.code_gatherer import CodeGatherer
     from stoker.client.removal import Removal
-    from stoker.client.snapshots import Snapshots
-    from stoker.store.notes import Note
+    from stoker.features.code.code_gatherer import CodeGatherer
+    from stoker.features.code.snapshots import Snapshots
+    from stoker.features.notes.store import Note
 
 _RECORD_SECONDS = 10.0  # how long a daemon may take to record what a restart of the host ended
 
@@ -57,7 +57,7 @@ class Queue:
     def code(self) -> CodeGatherer:
         """Reads the state of the code of new jobs."""
         if self._code is None:
-            from stoker.client.code_gatherer import CodeGatherer
+            from stoker.features.code.code_gatherer import CodeGatherer
 
             self._code = CodeGatherer()
         return self._code
@@ -82,7 +82,7 @@ class Queue:
     def snapshots(self) -> Snapshots:
         """Takes snapshots of the code of new jobs."""
         if self._snapshots is None:
-            from stoker.client.snapshots import Snapshots
+            from stoker.features.code.snapshots import Snapshots
 
             self._snapshots = Snapshots(self.settings, self.files_dir)
         return self._snapshots
@@ -97,7 +97,7 @@ class Queue:
     def files_dir(self, backend: str) -> str:
         """The folder for files of jobs on a backend; "" is this host."""
         if backend:
-            from stoker.store import backends
+            from stoker.features.backends import store as backends
 
             return backends.files_dir(self.db, backend) or self.settings.state_dir
         return self.settings.state_dir
@@ -109,8 +109,8 @@ class Queue:
 
         Raises NotFound if a selector names no job.
         """
-        from stoker.core.formats.selectors import parse_selector, split_words
-        from stoker.store import job_queries
+        from stoker.engine.store import job_queries
+        from stoker.text.selectors import parse_selector, split_words
 
         ids: dict[int, None] = {}
         for word in split_words(words):
@@ -122,7 +122,7 @@ class Queue:
 
         Without a daemon, they would still count as running.
         """
-        from stoker.store.interrupted_jobs import interrupted
+        from stoker.engine.store.interrupted_jobs import interrupted
 
         if not interrupted(self.db):
             return
@@ -139,7 +139,7 @@ class Queue:
 
         Returns how many were cancelled and how many are being stopped.
         """
-        from stoker.store import changes
+        from stoker.engine.store import changes
 
         if grace is not None and not 0 <= grace < float("inf"):
             raise UsageError(
@@ -149,7 +149,7 @@ class Queue:
         try:
             result = changes.cancel(self.db, ids, time.time(), grace)
         except (TryLater, NoPermission):
-            from stoker.store import job_queries
+            from stoker.engine.store import job_queries
 
             stopping = self._stop_without_record(ids, grace)
             if not stopping or any(row.state in WAITING for row in job_queries.jobs(self.db, ids)):
@@ -168,7 +168,7 @@ class Queue:
         Returns the number of jobs. The daemon keeps the cancellation in memory until it can be
         recorded.
         """
-        from stoker.store import job_queries
+        from stoker.engine.store import job_queries
 
         seconds = b"-" if grace is None else b"%f" % grace
         running = [row.id for row in job_queries.jobs(self.db, ids) if row.state in ACTIVE]
@@ -177,7 +177,7 @@ class Queue:
         )
 
     def hold(self, ids: list[int]) -> int:
-        from stoker.store import changes
+        from stoker.engine.store import changes
 
         self.record_restart()
         count = changes.hold(self.db, ids, time.time())
@@ -185,7 +185,7 @@ class Queue:
         return count
 
     def release(self, ids: list[int]) -> int:
-        from stoker.store import changes
+        from stoker.engine.store import changes
 
         self.record_restart()
         count = changes.release(self.db, ids, time.time())
@@ -194,7 +194,7 @@ class Queue:
 
     def failed_jobs(self) -> list[int]:
         """Failed and lost jobs, and jobs cancelled because of them, that were not rerun yet."""
-        from stoker.store import reruns
+        from stoker.engine.store import reruns
 
         self.record_restart()
         return reruns.failed(self.db)
@@ -211,8 +211,8 @@ class Queue:
         A job with a snapshot gets a new one of its folder as it is now. With `same_code`, it runs
         in the same snapshot, and a job without one raises Conflict if its code has changed.
         """
-        from stoker.client.rerun_code import check_same_code, places_now
-        from stoker.store import changes
+        from stoker.engine.store import changes
+        from stoker.features.code.rerun_code import check_same_code, places_now
 
         self.record_restart()
         try:
@@ -228,7 +228,7 @@ class Queue:
         return new
 
     def set_priority(self, ids: list[int], priority: int) -> int:
-        from stoker.store import changes
+        from stoker.engine.store import changes
 
         self.record_restart()
         count = changes.set_priority(self.db, ids, priority, time.time())
@@ -245,8 +245,8 @@ class Queue:
         env: tuple[tuple[str, str], ...] = (),
         after: tuple[Dependency | AfterSelector, ...] | None = None,
     ) -> None:
-        """Change a job that has not started; see `store/edits.py`."""
-        from stoker.store.edits import edit
+        """Change a job that has not started; see `engine/store/edits.py`."""
+        from stoker.engine.store.edits import edit
 
         self.check_changes(request)
         code = None if cwd is None else self.code.of(Context(cwd, (), 0, ""))
@@ -261,25 +261,25 @@ class Queue:
     ) -> None:
         """Raise what `edit` raises for a request or dependencies that are not possible."""
         if after:
-            from stoker.store.needed_jobs import needed_jobs
+            from stoker.engine.store.needed_jobs import needed_jobs
 
             needed_jobs(self.db, after)
         if request is not None:
-            from stoker.client.job_options import as_flag
+            from stoker.client.submit.job_options import as_flag
 
             if request.backend:
-                from stoker.client.backend_requests import check_nodes, find_backend
+                from stoker.features.backends.backend_requests import check_nodes, find_backend
 
                 check_nodes(request, find_backend(self.db, request.backend))
             else:
-                from stoker.client.host_requests import check_host_possible
+                from stoker.client.submit.host_requests import check_host_possible
 
                 check_possible(request, self.devices(), as_flag)
                 check_host_possible(request, known_resources(self.db, self.settings), as_flag)
 
     def set_array_limit(self, array: int, most: int | None) -> None:
         """Change how many jobs of an array run at once; None: no limit."""
-        from stoker.store.edits import set_array_limit
+        from stoker.engine.store.edits import set_array_limit
 
         set_array_limit(self.db, array, most)
         self.wake_daemon()
@@ -288,7 +288,7 @@ class Queue:
 
     def change_device_settings(self, uuid: str, **values: object) -> None:
         """Change a GPU: `drained`, `slots`, `share`, or `quarantine=None` to end its quarantine."""
-        from stoker.store import changes
+        from stoker.engine.store import changes
 
         changes.change_device_settings(self.db, uuid, values)
         self.wake_daemon()
@@ -304,7 +304,7 @@ class Queue:
 
         Raises NotFound for an unknown sweep.
         """
-        from stoker.store import notes
+        from stoker.features.notes import store as notes
 
         add, remove = list(add), list(remove)
         known = self._sweeps(sweeps)
@@ -319,7 +319,7 @@ class Queue:
 
         Raises NotFound for an unknown sweep.
         """
-        from stoker.store import notes
+        from stoker.features.notes import store as notes
 
         known = self._sweeps(sweeps)
         with self.db.transaction():
@@ -327,12 +327,12 @@ class Queue:
             return changed + notes.set_star(self.db, notes.JOB, ids, starred)
 
     def set_note(self, target: int | str, text: str, *, is_continued: bool = False) -> Note:
-        """Replace the note of a job (by id) or a sweep (by name); see `store/notes.py`.
+        """Replace the note of a job (by id) or a sweep (by name); see `features/notes/store.py`.
 
         Raises NotFound, and UsageError for a note that is too long or contains a NUL byte.
         """
-        from stoker.client.notes import check_note, owner
-        from stoker.store import notes
+        from stoker.features.notes import store as notes
+        from stoker.features.notes.client import check_note, owner
 
         text = check_note(text)
         kind, id = owner(self.db, target)
@@ -340,7 +340,7 @@ class Queue:
             return notes.set_note(self.db, kind, id, text, time.time(), is_continued=is_continued)
 
     def _sweeps(self, names: Iterable[str]) -> list[int]:
-        from stoker.store import sweeps
+        from stoker.features.sweeps import store as sweeps
 
         return [sweeps.get(self.db, name).id for name in names]
 
@@ -359,7 +359,7 @@ class Queue:
 
     def finished_runs(self, before: float | None) -> list[str]:
         """Folders of finished foreground runs, all or those last changed before a time."""
-        from stoker.supervisor import locks
+        from stoker.engine.supervisor import locks
 
         place = os.path.join(self.settings.state_dir, "runs")
         names = os.listdir(place) if os.path.isdir(place) else []
@@ -375,7 +375,7 @@ class Queue:
         """Remove records and logs of foreground runs. Returns how many were removed."""
         import shutil
 
-        from stoker.supervisor import locks
+        from stoker.engine.supervisor import locks
 
         removed = 0
         for run in runs:
@@ -386,7 +386,7 @@ class Queue:
 
     def set_draining(self, draining: bool) -> None:
         """Stop starting jobs (True), or start jobs again (False)."""
-        from stoker.store import changes
+        from stoker.engine.store import changes
 
         changes.set_draining(self.db, draining)
         self.wake_daemon()
@@ -490,7 +490,7 @@ def output_path(path: str | None, cwd: str, *, is_elsewhere: bool = False) -> st
     """
     if path is None:
         return None
-    from stoker.supervisor.regular_files import output_problem
+    from stoker.engine.supervisor.regular_files import output_problem
 
     path = os.path.join(cwd, path)
     kind = output_problem(path)
@@ -534,13 +534,13 @@ def current_context(
     if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
         for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
             del env[key]
-        from stoker.core.formats.slurm_environment import MARK, SRUN_FOLDER
-        from stoker.supervisor.thread_variables import remove_thread_variables
+        from stoker.engine.supervisor.thread_variables import remove_thread_variables
+        from stoker.text.slurm.slurm_environment import MARK, SRUN_FOLDER
 
         remove_thread_variables(env)
         if "PET_MASTER_PORT" in env and env["PET_MASTER_PORT"] == env.get("MASTER_PORT"):
             for key in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"):
-                env.pop(key, None)  # of the job, from Stoker (supervisor/distributed.py)
+                env.pop(key, None)  # of the job, from Stoker (engine/supervisor/distributed.py)
         if env.get(MARK[0]) == MARK[1]:  # set by Stoker, not by a real Slurm
             for key in [key for key in env if key.startswith(("SLURM_", "SLURMD_"))]:
                 del env[key]

@@ -7,9 +7,9 @@ import os
 import threading
 
 from stoker.client.queue import Queue
+from stoker.engine.store.database import FILE_NAME
 from stoker.errors import NotFound
 from stoker.settings import Settings
-from stoker.store.database import FILE_NAME
 
 
 class _Local(threading.local):

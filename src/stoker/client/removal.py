@@ -9,23 +9,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from stoker.client.reports import JobFiles, save_before_removal
-from stoker.client.snapshots import remove_unused as remove_unused_snapshots
-from stoker.code.check_files import remove_checks
-from stoker.core.formats.plurals import plural
-from stoker.core.formats.sizes import format_size
-from stoker.core.record import Record
-from stoker.core.states import FINAL
-from stoker.store import (
-    allocations,
-    backends,
-    changes,
-    code_states,
-    function_folders,
-    job_queries,
-)
-from stoker.store.database import Database
-from stoker.supervisor.logs import is_metrics, job_files, remove_files, size_of
+from stoker.engine.store import changes, function_folders, job_queries
+from stoker.engine.store.database import Database
+from stoker.engine.supervisor.logs import is_metrics, job_files, remove_files, size_of
+from stoker.features.backends import store as backends
+from stoker.features.backends import store_allocations as allocations
+from stoker.features.code import store as code_states
+from stoker.features.code.check_files import remove_checks
+from stoker.features.code.snapshots import remove_unused as remove_unused_snapshots
+from stoker.features.results.reports.reports import JobFiles, save_before_removal
+from stoker.record import Record
+from stoker.states import FINAL
+from stoker.text.plurals import plural
+from stoker.text.sizes import format_size
 
 _BATCH = 1000
 

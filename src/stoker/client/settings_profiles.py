@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stoker.client.job_options import BY_KEY, JOB_OPTIONS, file_values
-from stoker.core.activation import EXCLUSIVE
+from stoker.client.submit.job_options import BY_KEY, JOB_OPTIONS, file_values
 from stoker.errors import Error, UsageError
 from stoker.settings import Settings, settings_path
+from stoker.text.activation import EXCLUSIVE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def with_profiles(values: Mapping[str, Any], settings: Settings) -> dict[str, An
 
 def profile_values(name: str, settings: Settings) -> dict[str, Any]:
     """The checked options of a profile. Raises UsageError that names the place in the file."""
-    from stoker.core.formats.suggestions import nearest
+    from stoker.text.suggestions import nearest
 
     path = settings_path()
     profiles = settings.profiles or {}

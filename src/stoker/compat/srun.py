@@ -12,9 +12,9 @@ import signal
 import subprocess
 import sys
 
-from stoker.core.formats.output_patterns import expand_patterns, from_slurm
-from stoker.core.formats.slurm_options import Options, parse_srun
 from stoker.errors import UsageError
+from stoker.text.commands.output_patterns import expand_patterns, from_slurm
+from stoker.text.slurm.slurm_options import Options, parse_srun
 
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 

@@ -15,10 +15,10 @@ import os
 import sys
 from types import CoroutineType, TracebackType
 
-from stoker.core.formats.shell_words import CALL_MODULE
 from stoker.errors import Error
 from stoker.functions import payload, payload_files
 from stoker.functions.current_job import can_name, current, handle_warning_signal, log, logged
+from stoker.text.commands.shell_words import CALL_MODULE
 
 MODULE = CALL_MODULE
 _PID = os.getpid()

@@ -329,7 +329,7 @@ def requeue() -> NoReturn:
 
 
 def can_name(text: str) -> bool:
-    """Whether a metric name is valid: the rule of core/metrics/report_line.py, without `re`."""
+    """Whether a metric name is valid: the rule of text/progress/report_line.py, without `re`."""
     return (
         text not in _OWN_KEYS
         and 0 < len(text) <= 200

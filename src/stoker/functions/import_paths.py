@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.core.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, moved
+from stoker.engine.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, moved
 
 
 def own_path() -> list[str]:

@@ -18,11 +18,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 
-from stoker.core.fields import from_fields
-from stoker.core.record import Record
 from stoker.errors import UsageError
+from stoker.fields import from_fields
 from stoker.functions import unpickling
 from stoker.functions.import_paths import extend_path, own_path
+from stoker.record import Record
 
 _MAX_CALL_TEXT = 100
 

@@ -38,9 +38,9 @@ from stoker.python.wait import DoneAndNotDone, as_completed, wait
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from stoker.client.job_options import ParsedOptions
     from stoker.client.queue import Queue as StoredQueue
-    from stoker.core.model import JobSpec
+    from stoker.client.submit.job_options import ParsedOptions
+    from stoker.engine.model import JobSpec
     from stoker.python.options import Options
     from stoker.python.sweep import Params, Sweep
     from stoker.settings import Settings
@@ -107,7 +107,7 @@ class JobFunction(Generic[P, R]):
 
     def _parsed_options(self) -> ParsedOptions:
         if self._parsed is None:
-            from stoker.client.job_options import read_options
+            from stoker.client.submit.job_options import read_options
 
             self._parsed = read_options(self._options)
         return self._parsed
@@ -247,15 +247,15 @@ class Queue:
 
     def sweeps(self) -> list[Sweep]:
         """All sweeps of this queue."""
+        from stoker.features.sweeps import store as sweeps
         from stoker.python.sweep import Sweep
-        from stoker.store import sweeps
 
         return [Sweep(self._settings, row.name) for row in sweeps.all_sweeps(self._open().db)]
 
     def find_sweep(self, name: str) -> Sweep:
         """Return the sweep with this name; raises NotFound."""
+        from stoker.features.sweeps import store as sweeps
         from stoker.python.sweep import Sweep
-        from stoker.store import sweeps
 
         sweeps.get(self._open().db, name)
         return Sweep(self._settings, name)
@@ -264,7 +264,7 @@ class Queue:
 
     def job(self, id: int) -> Job[Any]:
         """Return the job with this number; raises NotFound."""
-        from stoker.store import job_queries
+        from stoker.engine.store import job_queries
 
         handle: Job[Any] = Job(self._settings, id)
         job_queries.job(self._open().db, id)
@@ -301,8 +301,8 @@ class Queue:
     ) -> DoneAndNotDone[Job[Any]]:
         """Wait for jobs as `stoker wait` does, by default for all unfinished jobs: a name means its
         unfinished jobs, else the newest one; a sweep, all its trials."""
+        from stoker.engine.store.waited_jobs import select_waited
         from stoker.python.sweep import Sweep
-        from stoker.store.waited_jobs import select_waited
 
         queue, end = self._open(), deadline(timeout)
         waited = select_waited(queue.db, self._words(which or _UNFINISHED))
@@ -335,7 +335,7 @@ class Queue:
         return words
 
     def _command(self, what: object, options: Mapping[str, Any]) -> list[Job[int]]:
-        from stoker.client.job_options import check_words, read_options, text_words
+        from stoker.client.submit.job_options import check_words, read_options, text_words
 
         if isinstance(what, str):
             words: tuple[str, ...] = (what,)
@@ -351,7 +351,7 @@ class Queue:
         return self._add([spec._replace(argv=words, shell=isinstance(what, str))])
 
     def _spec(self, options: ParsedOptions) -> JobSpec:
-        from stoker.client.job_options import make_spec
+        from stoker.client.submit.job_options import make_spec
 
         return make_spec(options, self._settings, self._open().devices())
 

@@ -19,14 +19,14 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
-from stoker.client.finish_watch import is_watcher_thread, watcher
-from stoker.client.job_options import read_options
-from stoker.core.states import CANCELLED, WAITING
+from stoker.client.live.finish_watch import is_watcher_thread, watcher
+from stoker.client.submit.job_options import read_options
+from stoker.engine.store.request_groups import limited_group
 from stoker.errors import UsageError
 from stoker.python.api import Queue
 from stoker.python.job import Job
 from stoker.python.wait_line import WaitLine, wait_for_futures
-from stoker.store.request_groups import limited_group
+from stoker.states import CANCELLED, WAITING
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -32,7 +32,7 @@ def check_calls(
 
 def _option_hint(function: Callable[..., Any], unknown: dict[str, Any]) -> str:
     """How to set job options, if one of the unknown arguments is the name of one."""
-    from stoker.client.job_options import NAMES
+    from stoker.client.submit.job_options import NAMES
 
     options = ", ".join(f"{key}={value!r}" for key, value in unknown.items() if key in NAMES)
     if not options:
@@ -71,7 +71,7 @@ def check_parameters(function: Callable[..., Any], params: Params) -> None:
 
 
 def _unknown_argument(function: Callable[..., Any], name: str, known: list[str]) -> str:
-    from stoker.core.formats.suggestions import nearest
+    from stoker.text.suggestions import nearest
 
     near = nearest(name, known)
     hint = f"did you mean '{near}'?" if near else f"its arguments: {', '.join(known) or 'none'}"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from stoker.client.environment_options import has_own_python
-from stoker.core.activation import is_in_container
-from stoker.core.model import JobSpec
+from stoker.engine.model import JobSpec
 from stoker.errors import UsageError
+from stoker.features.environments.environment_options import has_own_python
+from stoker.text.activation import is_in_container
 
 
 def python_for(spec: JobSpec) -> str:

@@ -15,16 +15,16 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
-from stoker.core.states import ACTIVE, CANCELLED, DONE, FINAL, LOST
 from stoker.errors import NotFound, UsageError
-from stoker.python.annotated import Annotated
+from stoker.features.notes.python import Annotated
 from stoker.python.job_errors import JobFailed, JobLost, RemoteTraceback
+from stoker.states import ACTIVE, CANCELLED, DONE, FINAL, LOST
 
 if TYPE_CHECKING:
     from stoker.client.queue import Queue
+    from stoker.engine.store.job_queries import JobRow
     from stoker.functions.payload import CallResult
     from stoker.settings import Settings
-    from stoker.store.job_queries import JobRow
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -63,21 +63,21 @@ class Job(Annotated, Generic[T_co]):
     @property
     def exit_code(self) -> int | None:
         """The exit code of the latest attempt; None if there is none yet."""
-        from stoker.client.views import exit_code
+        from stoker.client.views.job import exit_code
 
         return exit_code(self._row())
 
     @property
     def params(self) -> dict[str, Any]:
         """The parameters of a trial; of another command, its options: `--lr 0.1` is {"lr": 0.1}."""
-        from stoker.client.metric_cache import params_of
+        from stoker.features.results.reports.metric_cache import params_of
 
         return params_of(self._queue().db, self._row())
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The last value of each metric that it has reported so far."""
-        from stoker.client.metric_cache import Reports
+        from stoker.features.results.reports.metric_cache import Reports
 
         found: dict[str, Any] = Reports(self._settings.state_dir).metrics(self._row())
         return {name: stat["last"] for name, stat in found.items()}
@@ -85,7 +85,7 @@ class Job(Annotated, Generic[T_co]):
     @property
     def output_dir(self) -> Path:
         """Its $STOKER_OUTPUT_DIR; it may not exist."""
-        from stoker.client.artifacts import output_folder
+        from stoker.features.artifacts.artifacts import output_folder
 
         return Path(output_folder(self._settings, self._row()))
 
@@ -106,22 +106,22 @@ class Job(Annotated, Generic[T_co]):
 
     def info(self) -> dict[str, Any]:
         """The job as in `stoker ls --json`."""
-        from stoker.client import views
+        from stoker.client.views import job as views
 
         queue = self._queue()
         return views.job_json(queue.db, queue.settings, self._row())
 
     def why(self) -> str:
         """Why it waits, as in `stoker why`; "" if it is about to start."""
-        from stoker.client import wait_reasons
+        from stoker.client.views import why as wait_reasons
 
         queue = self._queue()
         return "; ".join(wait_reasons.why(queue.db, queue.settings, self._row()))
 
     def log(self, lines: int | None = None) -> str:
         """Its output as in `stoker log`: progress bars collapsed, escape sequences removed."""
-        from stoker.client.log_text import last_lines, log_text
-        from stoker.client.views import log_paths
+        from stoker.client.live.log_text import last_lines, log_text
+        from stoker.client.views.job import log_paths
 
         path = log_paths(self._settings, self._row())[0]
         if path is None:
@@ -170,7 +170,7 @@ class Job(Annotated, Generic[T_co]):
     async def _awaited(self) -> T_co:
         import asyncio
 
-        from stoker.client.finish_watch import watcher
+        from stoker.client.live.finish_watch import watcher
 
         loop = asyncio.get_running_loop()
         finished: asyncio.Future[T_co] = loop.create_future()
@@ -247,7 +247,7 @@ class Job(Annotated, Generic[T_co]):
         return open_job, (self.state_dir, self.id)
 
     def __repr__(self) -> str:
-        from stoker.core.formats.terminal import printable
+        from stoker.text.terminal import printable
 
         try:
             row = self._row()
@@ -259,9 +259,9 @@ class Job(Annotated, Generic[T_co]):
     def _repr_html_(self) -> str:
         from html import escape
 
-        from stoker.client import views
-        from stoker.core.formats.shell_words import display
-        from stoker.core.formats.terminal import printable
+        from stoker.client.views import job as views
+        from stoker.text.commands.shell_words import display
+        from stoker.text.terminal import printable
 
         row = self._row()
         words = views.result_words(row)
@@ -288,12 +288,12 @@ class Job(Annotated, Generic[T_co]):
         return thread_queue(self._settings, creates=False)
 
     def _row(self) -> JobRow:
-        from stoker.store import job_queries
+        from stoker.engine.store import job_queries
 
         return job_queries.job(self._queue().db, self.id)
 
     def _final_row(self, timeout: float | None, progress: bool | None = None) -> JobRow:
-        from stoker.client.finish_watch import FinishWatch
+        from stoker.client.live.finish_watch import FinishWatch
         from stoker.python.wait_line import WaitLine
 
         try:
@@ -340,9 +340,9 @@ class Job(Annotated, Generic[T_co]):
         return error
 
     def _failure(self, row: JobRow, words: str = "") -> JobFailed:
-        from stoker.client import views
-        from stoker.client.log_text import last_lines
-        from stoker.core.formats.terminal import printable
+        from stoker.client.live.log_text import last_lines
+        from stoker.client.views import job as views
+        from stoker.text.terminal import printable
 
         path = views.log_paths(self._settings, row)[0]
         kind = JobLost if row.state == LOST else JobFailed
@@ -382,7 +382,7 @@ def open_job(state_dir: str, id: int) -> Job[Any]:
 def _raise_cancelled(row: JobRow) -> NoReturn:
     from concurrent.futures import CancelledError
 
-    from stoker.client.views import result_words
+    from stoker.client.views.job import result_words
 
     raise CancelledError(f"job {row.id} was cancelled: {result_words(row)}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.core.states import LOST
+from stoker.states import LOST
 
 
 class JobFailed(Exception):

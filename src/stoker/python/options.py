@@ -1,4 +1,4 @@
-"""Static types of job options in the Python API; their meaning is in client/job_options.py."""
+"""Static types of job options in the Python API; their meaning is in `job_options.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from stoker.core.model import Dependency
+    from stoker.engine.model import Dependency
     from stoker.python.job import Job
 
     Path: TypeAlias = str | os.PathLike[str]

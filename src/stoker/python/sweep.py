@@ -24,18 +24,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from stoker.errors import UsageError
-from stoker.python.annotated import Annotated
+from stoker.features.notes.python import Annotated
 from stoker.python.job import Job
 
 if TYPE_CHECKING:
     from stoker.client.queue import Queue as StoredQueue
-    from stoker.client.reports import Reported
+    from stoker.features.results.reports.reports import Reported
+    from stoker.features.results.table import Row
+    from stoker.features.sweeps.spec.spec import SweepSpec
+    from stoker.features.sweeps.store import SweepRow
+    from stoker.features.sweeps.template.template import Template
     from stoker.python.wait_line import WaitLine
-    from stoker.results.table import Row
     from stoker.settings import Settings
-    from stoker.store.sweeps import SweepRow
-    from stoker.sweeps.spec import SweepSpec
-    from stoker.sweeps.template.template import Template
 
 Params: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -66,7 +66,7 @@ class Sweep(Annotated):
     @property
     def counts(self) -> dict[str, int]:
         """The number of trials by state."""
-        from stoker.store import sweeps
+        from stoker.features.sweeps import store as sweeps
 
         return sweeps.counts(self._open().db, self._row().id)
 
@@ -77,7 +77,7 @@ class Sweep(Annotated):
 
     def jobs(self) -> list[Job[Any]]:
         """The latest job of each trial."""
-        from stoker.store import sweeps
+        from stoker.features.sweeps import store as sweeps
 
         rows = sweeps.trials(self._open().db, self._row().id)
         return [Job(self._settings, row.job) for row in rows if row.job is not None]
@@ -87,7 +87,7 @@ class Sweep(Annotated):
 
         >>> sweep.results(where="lr < 0.01", sort="-acc")        # doctest: +SKIP
         """
-        from stoker.results import table
+        from stoker.features.results import table
 
         rows = self._rows()
         known = table.Columns(rows)  # of all rows, so that a filter hides no column
@@ -105,8 +105,8 @@ class Sweep(Annotated):
 
         `goal`: "min" or "max"; by default that of the sweep, or guessed from the name. Raises
         UsageError if there is no metric, or its goal cannot be guessed."""
-        from stoker.results import table
-        from stoker.sweeps.spec import known_goal, read_metric
+        from stoker.features.results import table
+        from stoker.features.sweeps.spec.spec import known_goal, read_metric
 
         own = self._spec().metric
         if metric is None:
@@ -128,7 +128,7 @@ class Sweep(Annotated):
 
     def curve(self, trial: int, metric: str) -> list[tuple[float, float]]:
         """Return (step, value) pairs of one metric of one trial."""
-        from stoker.client.curve_reader import curve_of
+        from stoker.features.results.curve_reader import curve_of
 
         for one in self._reported():
             if one.row.trial == trial:
@@ -137,9 +137,9 @@ class Sweep(Annotated):
 
     def report(self, format: str = "md") -> str:
         """Its report as Markdown ("md") or HTML ("html"), as `stoker report` writes it."""
-        from stoker.results.report_html import html
-        from stoker.results.report_markdown import markdown
-        from stoker.sweep_control.sweep_report import ReportRequest, sweep_report
+        from stoker.features.results.report_html import html
+        from stoker.features.results.report_markdown import markdown
+        from stoker.features.results.sweep_report import ReportRequest, sweep_report
 
         if format not in ("md", "html"):
             raise UsageError(f"unknown format {format!r} of a report", 'use "md" or "html"')
@@ -148,13 +148,13 @@ class Sweep(Annotated):
 
     def to_pandas(self) -> Any:
         """The results as a pandas.DataFrame."""
-        from stoker.results import export
+        from stoker.features.results import export
 
         return export.to_pandas(self._rows())
 
     def to_polars(self) -> Any:
         """The results as a polars.DataFrame."""
-        from stoker.results import export
+        from stoker.features.results import export
 
         return export.to_polars(self._rows())
 
@@ -165,7 +165,7 @@ class Sweep(Annotated):
 
         Meanwhile a terminal and a notebook show progress; `progress=False`: never, True: always.
         """
-        from stoker.client.change_feed import ChangeFeed
+        from stoker.client.live.change_feed import ChangeFeed
 
         deadline = None if timeout is None else time.monotonic() + timeout
         changes = ChangeFeed(self._settings.state_dir)
@@ -183,8 +183,8 @@ class Sweep(Annotated):
         return True
 
     def _line(self, progress: bool | None) -> WaitLine:
+        from stoker.features.sweeps import store as sweeps
         from stoker.python.wait_line import WaitLine
-        from stoker.store import sweeps
 
         row = self._row()
         planned = self._spec().total_trials if row.is_driven else None
@@ -194,27 +194,27 @@ class Sweep(Annotated):
 
     def stop(self, kill: bool = False) -> None:
         """Start no more trials; with `kill`, cancel running trials too."""
-        from stoker.sweep_control import lifecycle
+        from stoker.features.sweeps.control import lifecycle
 
         lifecycle.stop(self._open(), self.name, kills=kill)
 
     def resume(self) -> Sweep:
         """Continue a stopped sweep: run trials that have neither a result nor a job."""
-        from stoker.sweep_control import lifecycle
+        from stoker.features.sweeps.control import lifecycle
 
         lifecycle.resume(self._open(), self.name)
         return self
 
     def extend(self, trials: int) -> Sweep:
         """Add this many trials to a random or adaptive sweep."""
-        from stoker.sweep_control import lifecycle
+        from stoker.features.sweeps.control import lifecycle
 
         lifecycle.extend(self._open(), self.name, trials)
         return self
 
     def rerun(self, trials: Iterable[int] | None = None) -> list[Job[Any]]:
         """Run the trials with these numbers again, by default all failed and lost trials."""
-        from stoker.sweep_control import lifecycle
+        from stoker.features.sweeps.control import lifecycle
 
         numbers = None if trials is None else set(trials)
         jobs = lifecycle.rerun(self._open(), self.name, numbers)
@@ -233,12 +233,12 @@ class Sweep(Annotated):
         return f"<sweep {self.name}: {words or 'no trials yet'}>"
 
     def _repr_html_(self) -> str:
-        from stoker.results import export
+        from stoker.features.results import export
 
         rows = self._rows()
         own = self._spec().metric
         if own is not None and any(own.name in row.metrics for row in rows):
-            from stoker.results import table
+            from stoker.features.results import table
 
             rows = table.best_first(rows, f"metric.{own.name}", own.goal)
         return export.html(rows)
@@ -254,22 +254,22 @@ class Sweep(Annotated):
         return thread_queue(self._settings, creates=False)
 
     def _row(self) -> SweepRow:
-        from stoker.store import sweeps
+        from stoker.features.sweeps import store as sweeps
 
         return sweeps.get(self._open().db, self.name)
 
     def _spec(self) -> SweepSpec:
-        from stoker.sweep_control import lifecycle
+        from stoker.features.sweeps.control import lifecycle
 
         return lifecycle.load(self._open().db, self.name)[1]
 
     def _places(self) -> Any:
-        from stoker.client.reports import JobFiles
+        from stoker.features.results.reports.reports import JobFiles
 
         return JobFiles(self._settings.state_dir)
 
     def _reported(self) -> list[Reported]:
-        from stoker.client.reports import sweep_reports
+        from stoker.features.results.reports.reports import sweep_reports
 
         return sweep_reports(self._open().db, self._places(), self._row())
 
@@ -277,7 +277,7 @@ class Sweep(Annotated):
         return [one.row for one in self._reported()]
 
     def _is_open(self) -> bool:
-        from stoker.core.states import ACTIVE, WAITING
+        from stoker.states import ACTIVE, WAITING
 
         row = self._row()
         counts = self.counts
@@ -293,10 +293,10 @@ def start(
     options: Mapping[str, Any],
 ) -> Sweep:
     """Start a sweep of a command, or of a function that takes the parameters as arguments."""
-    from stoker.client.job_options import NAMES, check_names, make_spec, read_options
     from stoker.client.queue_connections import thread_queue
+    from stoker.client.submit.job_options import NAMES, check_names, make_spec, read_options
+    from stoker.features.sweeps.control import lifecycle
     from stoker.python.function_interpreter import python_for
-    from stoker.sweep_control import lifecycle
 
     check_names(options, (*_SWEEP_OPTIONS, *NAMES), "a sweep")
     own = {key: value for key, value in options.items() if key in _SWEEP_OPTIONS}
@@ -339,8 +339,8 @@ def _with_keywords(hint: str | None) -> str | None:
 
 
 def _command(what: object) -> Template:
-    from stoker.client.job_options import text_words
-    from stoker.sweeps.template import template
+    from stoker.client.submit.job_options import text_words
+    from stoker.features.sweeps.template import template
 
     if isinstance(what, str):
         return template.shell(what)
@@ -353,8 +353,8 @@ def _command(what: object) -> Template:
 
 
 def _spec_of(template: Template, params: Params, own: Mapping[str, Any]) -> SweepSpec:
-    from stoker.sweeps.files import gpu_task_scheduler_file, keys, toml_file
-    from stoker.sweeps.spec import Metric, make_spec
+    from stoker.features.sweeps.files import gpu_task_scheduler_file, keys, toml_file
+    from stoker.features.sweeps.spec.spec import Metric, make_spec
 
     if isinstance(params, Mapping) and ("test_config" in params or "scheduler_config" in params):
         space = gpu_task_scheduler_file.space_from(params)
@@ -410,9 +410,9 @@ def _template_of(files_dir: str, function: Callable[..., Any], python: str) -> T
     """
     import hashlib
 
+    from stoker.features.sweeps.template.template import argv
     from stoker.functions import call, payload_files
     from stoker.functions.payload import Packer
-    from stoker.sweeps.template.template import argv
 
     packer = Packer(function)
     body = packer.shared + packer.call((), {})

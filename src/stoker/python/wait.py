@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
-from stoker.core.states import DONE
 from stoker.errors import UsageError
 from stoker.python.job import Job, deadline
 from stoker.python.wait_line import WaitLine
+from stoker.states import DONE
 
 if TYPE_CHECKING:
     from stoker.python.executor import JobFuture
@@ -37,7 +37,7 @@ def as_completed(
     Raises TimeoutError if that takes longer than `timeout` seconds in total. While it waits, a
     terminal and a notebook show progress; `progress=False`: never, True: always.
     """
-    from stoker.client.finish_watch import FinishWatch
+    from stoker.client.live.finish_watch import FinishWatch
 
     handles = _Handles(jobs)
     ids = list(handles.left)
@@ -67,7 +67,7 @@ def wait(
     FIRST_COMPLETED returns when the first job finishes, FIRST_EXCEPTION when the first one fails.
     Meanwhile a terminal and a notebook show progress; `progress=False`: never, True: always.
     """
-    from stoker.client.finish_watch import FinishWatch
+    from stoker.client.live.finish_watch import FinishWatch
 
     if return_when not in (FIRST_COMPLETED, FIRST_EXCEPTION, ALL_COMPLETED):
         raise UsageError(

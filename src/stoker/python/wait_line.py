@@ -1,4 +1,4 @@
-"""Progress of jobs while Python code waits for them; see client/wait_display.py."""
+"""Progress of jobs while Python code waits for them; see client/live/wait_display.py."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import concurrent.futures
 
-    from stoker.client.wait_display import WaitDisplay
-    from stoker.client.wait_progress import WaitedIds
+    from stoker.client.live.wait_display import WaitDisplay
+    from stoker.client.live.wait_progress import WaitedIds
+    from stoker.engine.store.database import Database
     from stoker.settings import Settings
-    from stoker.store.database import Database
 
 _DELAY_SECONDS = 0.5  # a shorter wait shows nothing unless progress is asked for
 _REFRESH_SECONDS = 1.0
@@ -74,7 +74,7 @@ class WaitLine:
         if not self.is_shown:
             return
         if self._display is None:
-            from stoker.client.wait_display import WaitDisplay
+            from stoker.client.live.wait_display import WaitDisplay
 
             self._display = WaitDisplay(
                 self._settings,

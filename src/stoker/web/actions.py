@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from stoker.client import option_values as kinds
-from stoker.client.job_options import as_keyword, check_words
 from stoker.client.queue import Queue
-from stoker.client.request_edits import changed_request
-from stoker.core.formats.byte_text import maybe_bytes, pack_words
-from stoker.core.formats.durations import parse_duration
-from stoker.core.states import FINAL
-from stoker.daemon.status import daemon_pid
+from stoker.client.submit import option_values as kinds
+from stoker.client.submit.job_options import as_keyword, check_words
+from stoker.client.submit.request_edits import changed_request
+from stoker.engine.daemon.status import daemon_pid
+from stoker.engine.store import history, job_queries, meta
 from stoker.errors import Conflict, Error, NotFound, UsageError, name_option
-from stoker.store import history, job_queries, meta
+from stoker.states import FINAL
+from stoker.text.byte_text import maybe_bytes, pack_words
+from stoker.text.durations import parse_duration
 from stoker.web.models import DaemonAct, GpuAct, JobPatch, JobsAct
 
 _MAX_PRIORITY = 10**9

@@ -10,20 +10,15 @@ from starlette.types import ASGIApp
 
 from stoker import __version__
 from stoker.errors import Error
-from stoker.http.guard_request import Refusal
-from stoker.http.middleware import Middleware, MiddlewareConfig
-from stoker.web import (
-    routes_artifacts,
-    routes_curves,
-    routes_folders,
-    routes_notes,
-    routes_read,
-    routes_reports,
-    routes_tables,
-    routes_timeline,
-    routes_write,
-)
+from stoker.features.artifacts import web as routes_artifacts
+from stoker.features.history import web as routes_timeline
+from stoker.features.notes import web as routes_notes
+from stoker.features.results import web_curves as routes_curves
+from stoker.features.results import web_reports as routes_reports
+from stoker.web import routes_folders, routes_read, routes_tables, routes_write
 from stoker.web.context import WebContext
+from stoker.web.http.guard_request import Refusal
+from stoker.web.http.middleware import Middleware, MiddlewareConfig
 from stoker.web.models import Health
 from stoker.web.responses import error_response, refusal_response
 from stoker.web.static_files import StaticFiles, docs_page

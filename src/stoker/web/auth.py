@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from stoker.http.guard_request import CHANGES, TOO_MANY, GuardRequest, Refusal, refuse_site
+from stoker.web.http.guard_request import CHANGES, TOO_MANY, GuardRequest, Refusal, refuse_site
 from stoker.web.sessions import Keys
 
 _WITHOUT_TOKEN = ("/api/login",)  # needs no token: this is where clients send it

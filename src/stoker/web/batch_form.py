@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from stoker.client.job_options import as_keyword, check_values, check_words
-from stoker.client.job_specs import JobSpecs
 from stoker.client.queue import Queue
-from stoker.core.formats import job_file
-from stoker.core.model import JobSpec
+from stoker.client.submit.job_options import as_keyword, check_values, check_words
+from stoker.client.submit.job_specs import JobSpecs
+from stoker.engine.model import JobSpec
 from stoker.errors import UsageError
+from stoker.text.commands import job_file
 from stoker.web import job_form
 from stoker.web.models import NewBatch
 

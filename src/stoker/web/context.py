@@ -5,15 +5,15 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from stoker.client.database_threads import DatabaseThreads
-from stoker.client.live_state import LiveStateReader
-from stoker.client.log_view import Renderings
-from stoker.client.metric_cache import Reports
-from stoker.client.sweeps_view import SweepCache
+from stoker.client.live.live_state import LiveStateReader
+from stoker.client.live.log_view import Renderings
 from stoker.client.throttled_cache import ThrottledCache
-from stoker.http.guard_request import GuardRequest
+from stoker.features.results.reports.metric_cache import Reports
+from stoker.features.sweeps.sweeps_view import SweepCache
 from stoker.settings import Settings
 from stoker.web.auth import Guard
 from stoker.web.event_hub import EventHub
+from stoker.web.http.guard_request import GuardRequest
 from stoker.web.job_table_view import JobTableView
 
 

@@ -1,9 +1,9 @@
 """Publish changes of the queue to all open streams: one watcher, numbered events, a ring buffer.
 
-The watcher thread (client/state_watcher.py) runs while a stream is open. It reads the live state
-and publishes the difference to the previous one. Overviews are read through the hub as well, so an
-overview and the events after its number fit together without a gap, even if no stream was open in
-between.
+The watcher thread (client/live/state_watcher.py) runs while a stream is open. It reads the live
+state and publishes the difference to the previous one. Overviews are read through the hub as well,
+so an overview and the events after its number fit together without a gap, even if no stream was
+open in between.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from stoker.client.live_state import LiveState, LiveStateReader
+from stoker.client.live.live_state import LiveState, LiveStateReader
+from stoker.client.live.state_watcher import StateWatcher
 from stoker.client.queue import Queue
-from stoker.client.state_watcher import StateWatcher
-from stoker.core.model import LOCAL
-from stoker.core.record import Record
+from stoker.engine.model import LOCAL
+from stoker.record import Record
 from stoker.settings import Settings
 from stoker.web.responses import encode
 from stoker.web.state_events import difference, overview

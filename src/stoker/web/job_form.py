@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from stoker.client import views
-from stoker.client.backend_views import request_words
-from stoker.client.job_options import NAMES, check_words, make_spec, read_options
 from stoker.client.queue import Queue
-from stoker.client.spec_options import hidden_settings
-from stoker.core.activation import shown_activation
-from stoker.core.formats.shell_words import display
-from stoker.core.job_settings import settings_of
-from stoker.core.model import AfterSelector, Dependency, JobSpec
+from stoker.client.submit.job_options import NAMES, check_words, make_spec, read_options
+from stoker.client.submit.spec_options import hidden_settings
+from stoker.client.views import job as views
+from stoker.engine.job_settings import settings_of
+from stoker.engine.model import AfterSelector, Dependency, JobSpec
+from stoker.engine.store.clone_source import CloneSource, clone_source_of
 from stoker.errors import Unavailable, UsageError, about
-from stoker.store.clone_source import CloneSource, clone_source_of
+from stoker.features.backends.views import request_words
+from stoker.text.activation import shown_activation
+from stoker.text.commands.shell_words import display
 from stoker.web.models import NewJob
 from stoker.web.option_forms import JobOptions
 

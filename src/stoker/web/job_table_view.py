@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from stoker.client import views
-from stoker.client.failure_groups import job_failures
-from stoker.client.job_metrics import store_metrics
-from stoker.client.job_tables import JobSelection, exported, job_selection
-from stoker.client.metric_cache import Reports
 from stoker.client.queue import Queue
-from stoker.client.table_columns import TableColumn, complete_job_filter, job_table_columns
 from stoker.client.throttled_cache import ThrottledCache
-from stoker.core.formats.filter_completion import Completion
-from stoker.core.formats.finite_values import finite
-from stoker.results import export
-from stoker.store import job_queries
-from stoker.store.job_columns import find_column, is_column
+from stoker.client.views import job as views
+from stoker.client.views.failure_groups import job_failures
+from stoker.client.views.job_tables import JobSelection, exported, job_selection
+from stoker.client.views.table_columns import TableColumn, complete_job_filter, job_table_columns
+from stoker.engine.store import job_queries
+from stoker.engine.store.job_columns import find_column, is_column
+from stoker.features.results import export
+from stoker.features.results.reports.job_metrics import store_metrics
+from stoker.features.results.reports.metric_cache import Reports
+from stoker.text.filters.filter_completion import Completion
+from stoker.text.finite_values import finite
 from stoker.web.job_view import JobsQuery
 
 MAX_COUNTED = 100_000

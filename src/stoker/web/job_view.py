@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 
-from stoker.client import views, wait_reasons
-from stoker.client.metric_cache import Reports, params_of
 from stoker.client.queue import Queue
-from stoker.client.run_views import run_view
-from stoker.client.what_if_views import what_if_json
-from stoker.core.formats.selectors import parse_selector
-from stoker.core.model import LOCAL
-from stoker.core.record import Record
-from stoker.core.states import STATES
+from stoker.client.views import job as views
+from stoker.client.views import why as wait_reasons
+from stoker.client.views.running_jobs import run_view
+from stoker.client.views.what_if import what_if_json
+from stoker.engine.model import LOCAL
+from stoker.engine.store import job_queries
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.store.job_table import Filters, JobTable
 from stoker.errors import UsageError
-from stoker.store import job_queries, sweeps
-from stoker.store.job_queries import JobRow
-from stoker.store.job_table import Filters, JobTable
+from stoker.features.results.reports.metric_cache import Reports, params_of
+from stoker.features.sweeps import store as sweeps
+from stoker.record import Record
+from stoker.states import STATES
+from stoker.text.selectors import parse_selector
 
 
 def job_in_full(queue: Queue, row: JobRow, reports: Reports) -> dict[str, object]:

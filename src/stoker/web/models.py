@@ -1,7 +1,7 @@
 """The fields of requests, which are validated, and of responses, which are documented.
 
 The names are those of `stoker ... --json` and of the Python API. Job options are checked by
-`stoker.client.job_options`, as for all interfaces; the types here only reject wrong types.
+`stoker.client.submit.job_options`, as for all interfaces; the types here only reject wrong types.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from stoker.client import job_types
+from stoker.client.views import job_types
 from stoker.web.option_forms import Count, Form, JobOptions, SingleOptions, Whole
 from stoker.web.typed_models import model_of
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from stoker.client import option_values as kinds
-from stoker.client.job_options import DEDUPE, JOB_OPTIONS, JobOption
+from stoker.client.submit import option_values as kinds
+from stoker.client.submit.job_options import DEDUPE, JOB_OPTIONS, JobOption
 
 Whole = Annotated[int, Field(ge=-(10**9), le=10**9)]
 Count = Annotated[int, Field(ge=0, le=10**9)]

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stoker.core.formats.expressions import InvalidExpression
-from stoker.core.formats.json_schema import JSON_SCHEMA
 from stoker.errors import (
     Broken,
     Conflict,
@@ -23,6 +21,8 @@ from stoker.errors import (
     Unavailable,
     UsageError,
 )
+from stoker.text.filters.expressions import InvalidExpression
+from stoker.text.json_schema import JSON_SCHEMA
 
 _STATUS: tuple[tuple[type[Error], int], ...] = (
     (UsageError, 400),

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 from pydantic import Field
 
-from stoker.client.recent_folders import recent_folders
 from stoker.web.context import web_of
 from stoker.web.models import Answer
+from stoker.web.recent_folders import recent_folders
 from stoker.web.responses import json_response
 from stoker.web.routes_read import ERRORS
 

@@ -9,19 +9,19 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import PlainTextResponse, Response, StreamingResponse
 
-from stoker.client import log_view
-from stoker.client.code_views import diff_of_job
-from stoker.client.gpu_history import history_json
-from stoker.client.operator_metrics import metrics_text
+from stoker.client.live import log_view
 from stoker.client.queue import Queue
-from stoker.client.reports import source_of_job
-from stoker.core.formats.prometheus import CONTENT_TYPE
+from stoker.engine.store import job_queries
 from stoker.errors import NotFound
-from stoker.store import job_queries
-from stoker.sweep_control.clone import form_of_sweep
-from stoker.usage.usage_charts import gpu_trace as gpu_trace_of
-from stoker.usage.usage_charts import job_trace as job_trace_of
-from stoker.usage.usage_charts import series_json
+from stoker.features.code.views import diff_of_job
+from stoker.features.history.gpu_history import history_json
+from stoker.features.history.usage_charts import gpu_trace as gpu_trace_of
+from stoker.features.history.usage_charts import job_trace as job_trace_of
+from stoker.features.history.usage_charts import series_json
+from stoker.features.metrics_export.operator_metrics import metrics_text
+from stoker.features.metrics_export.prometheus import CONTENT_TYPE
+from stoker.features.results.reports.reports import source_of_job
+from stoker.features.sweeps.control.clone import form_of_sweep
 from stoker.web import actions, job_view, models
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.job_view import JobsQuery

@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from stoker.client.queue import Queue
-from stoker.core.formats.filter_completion import Completion
-from stoker.results.optional_imports import missing_parquet
+from stoker.features.results.optional_imports import missing_parquet
+from stoker.text.filters.filter_completion import Completion
 from stoker.web import table_models
 from stoker.web.context import web_of
 from stoker.web.job_view import JobsQuery

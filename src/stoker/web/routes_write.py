@@ -12,7 +12,9 @@ from fastapi.responses import Response
 
 from stoker.client.queue import Queue
 from stoker.errors import Error
-from stoker.web import actions, batch_form, job_form, models, sweep_actions, sweep_form
+from stoker.features.sweeps import web_actions as sweep_actions
+from stoker.features.sweeps import web_form as sweep_form
+from stoker.web import actions, batch_form, job_form, models
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import error_response, json_response, refusal_response
@@ -39,7 +41,7 @@ async def _submit_token(
         ),
     ] = None,
 ) -> str | None:
-    """The token of store/submit_tokens.py. An edited form with the same key is another request."""
+    """The token for `submit_tokens.py`. An edited form with the same key is another request."""
     if not idempotency_key:
         return None
     said = f"{request.url.path}\0{idempotency_key}\0".encode() + await request.body()

@@ -15,17 +15,17 @@ import signal
 import sys
 import time
 
-from stoker.core.record import Record
+from stoker.engine.supervisor import locks
 from stoker.errors import Error
-from stoker.http.addresses import Addresses, host_values
-from stoker.http.http_server import Server, ServerSockets, listen
-from stoker.http.peers import own_uids
-from stoker.http.token_file import load_token
+from stoker.record import Record
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.supervisor import locks
 from stoker.web.app import make_app
 from stoker.web.auth import Guard
 from stoker.web.context import WebContext
+from stoker.web.http.addresses import Addresses, host_values
+from stoker.web.http.http_server import Server, ServerSockets, listen
+from stoker.web.http.peers import own_uids
+from stoker.web.http.token_file import load_token
 from stoker.web.revocations import Revocations
 from stoker.web.server_address import (
     DEFAULT_PORT,

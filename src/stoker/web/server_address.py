@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 
-from stoker.core.record import Record
-from stoker.supervisor import locks
+from stoker.engine.supervisor import locks
+from stoker.record import Record
 
 LOCK = "web.lock"
 FILE = "web.json"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 
-from stoker.client import views
-from stoker.client.job_waits import Wait
-from stoker.client.live_state import LiveState, wait_json
-from stoker.daemon.gpus.process_owners import user_name
+from stoker.client.live.live_state import LiveState, wait_json
+from stoker.client.views import job as views
+from stoker.client.views.job_waits import Wait
+from stoker.engine.daemon.gpus.process_owners import user_name
 
 
 def overview(

@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from stoker.core.record import Record
+from stoker.record import Record
 
 _FOLDER = os.path.join(os.path.dirname(__file__), "static")
 _CONTENT_TYPES = {

@@ -1,4 +1,4 @@
-"""Models of responses, made of the types of the JSON that views return (client/job_types.py)."""
+"""Models of responses, made of the types of the JSON that views return (`job_types.py`)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from typing import (
 
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from stoker.client.views import settings_json
-from stoker.core.job_settings import DEFAULT_SETTINGS, JobSettings
+from stoker.client.views.job import settings_json
+from stoker.engine.job_settings import DEFAULT_SETTINGS, JobSettings
 
 
 class _Exact(BaseModel):

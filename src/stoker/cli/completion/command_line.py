@@ -25,14 +25,14 @@ from stoker.cli.completion.value_kinds import (
     JOBS,
     value_kind,
 )
-from stoker.core.record import Record
+from stoker.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from stoker.core.formats.command_line import Option, Verb
-    from stoker.store.completion_reader import Words
+    from stoker.engine.store.completion_reader import Words
+    from stoker.text.command_line import Option, Verb
 
 _GLOBAL = {
     "--host": "run on another machine over ssh",
@@ -138,12 +138,12 @@ def _find(kind: str, begun: str, given: list[str], host: str | None) -> Words:
     if "|" in kind:
         return [(word, "") for word in kind.split("|") if word]
     if kind not in _HERE and (host is not None or _may_be_remote()):
-        from stoker.remote.boxes import chosen_box
+        from stoker.features.remote.boxes import chosen_box
 
         box = chosen_box(host)
         if box is not None:
             from stoker.cli.completion.words import STATE_WORDS
-            from stoker.cli.remote.completion_words import remote_words
+            from stoker.features.remote.cli.completion_words import remote_words
 
             found = remote_words(box, kind, begun, given)
             return found or (list(STATE_WORDS.items()) if kind == "jobs" else [])
@@ -194,7 +194,7 @@ def wanted_words(words: list[str]) -> tuple[Wanted, str | None]:
 
 def _arguments(module: Any, verb: Verb, words: list[str], place: int) -> Wanted:
     """What completes the last word, an argument of a command; parses like `command_line.parse`."""
-    from stoker.core.formats.command_line import all_options
+    from stoker.text.command_line import all_options
 
     table = {name: option for option in all_options(verb) for name in option.names.split()}
     last, current = len(words) - 1, words[-1]

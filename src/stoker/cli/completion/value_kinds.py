@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.formats.command_line import Option
+    from stoker.text.command_line import Option
 
 FILES, FOLDERS = "files", "folders"
 

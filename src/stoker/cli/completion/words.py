@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from stoker.core.states import ACTIVE, FINAL, STATES, WAITING
+from stoker.states import ACTIVE, FINAL, STATES, WAITING
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.store.completion_reader import CompletionReader, Words
+    from stoker.engine.store.completion_reader import CompletionReader, Words
 
 STATE_WORDS = {
     "all": "all jobs",
@@ -52,8 +52,8 @@ def find_words(kind: str, current: str, given: list[str]) -> Words:
 
 
 def _from_queue(kind: str, current: str, given: list[str]) -> Words:
+    from stoker.engine.store.completion_reader import CompletionReader
     from stoker.settings import load_settings
-    from stoker.store.completion_reader import CompletionReader
 
     folder = load_settings().state_dir
     reader = CompletionReader(folder)
@@ -140,7 +140,7 @@ def _reported(folder: str, job: int) -> list[str]:
 
 
 def _contexts() -> Words:
-    from stoker.remote.boxes import LOCAL, saved_boxes
+    from stoker.features.remote.boxes import LOCAL, saved_boxes
 
     saved = [(name, f"ssh {box.host}") for name, box in saved_boxes().items()]
     return [*saved, (LOCAL, "this machine")]
@@ -159,7 +159,7 @@ def _ssh_hosts() -> Words:
 
 def _events(current: str) -> Words:
     """Events of notifications; after `EVENT:` the places that can be notified."""
-    from stoker.core.notify.rules import ALL, EVENTS, NONE
+    from stoker.features.notify.rules import ALL, EVENTS, NONE
 
     when, colon, _ = current.partition(":")
     if colon:

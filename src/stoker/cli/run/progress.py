@@ -7,18 +7,18 @@ import time
 
 from stoker.cli.output import notice
 from stoker.cli.run.run_sources import LineSource, WordSource
-from stoker.client import views
-from stoker.core.formats.command_line import Parsed
-from stoker.core.formats.durations import format_duration
-from stoker.core.formats.shell_words import display
-from stoker.core.formats.terminal import printable
-from stoker.core.model import Outcome
-from stoker.core.outcome.retry import Verdict
-from stoker.daemon.foreground import Foreground
-from stoker.daemon.interfaces import EventListener
-from stoker.store import job_queries
-from stoker.store.database import Database
-from stoker.supervisor.logs import run_log_path
+from stoker.client.views import job as views
+from stoker.engine.daemon.foreground import Foreground
+from stoker.engine.daemon.interfaces import EventListener
+from stoker.engine.model import Outcome
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store import job_queries
+from stoker.engine.store.database import Database
+from stoker.engine.supervisor.logs import run_log_path
+from stoker.text.command_line import Parsed
+from stoker.text.commands.shell_words import display
+from stoker.text.durations import format_duration
+from stoker.text.terminal import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Screen(EventListener):
         """When the last job likely ends, by the mean duration of finished ones; "" if unknown."""
         if self._total is None or not self.done:
             return ""
-        from stoker.client.job_progress import eta_words
-        from stoker.core.policy.finish_forecast import Interval, Work, finish_forecast
+        from stoker.client.views.job_progress import eta_words
+        from stoker.engine.policy.finish_forecast import Interval, Work, finish_forecast
 
         mean = self._seconds / self.done
         ages = [now - began for began in self._started.values()]

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 
 from stoker.cli.output import notice
-from stoker.core.formats.command_line import Parsed
-from stoker.core.model import Device, DeviceState
-from stoker.core.policy.eligible import is_named
-from stoker.daemon.gpus.driver_monitor import find_gpus
-from stoker.daemon.gpus.fixed_gpus import FixedGpus
-from stoker.daemon.gpus.gpu_file import read_gpu_file
-from stoker.daemon.gpus.gpus import Gpus
-from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
-from stoker.devices.discovery import as_device, has_driver, parse_devices, simulated, visible_names
-from stoker.devices.nvml_client import sample_once
+from stoker.engine.daemon.gpus.driver_monitor import find_gpus
+from stoker.engine.daemon.gpus.fixed_gpus import FixedGpus
+from stoker.engine.daemon.gpus.gpu_file import read_gpu_file
+from stoker.engine.daemon.gpus.gpus import Gpus
+from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
+from stoker.engine.devices.discovery import (
+    as_device,
+    has_driver,
+    parse_devices,
+    simulated,
+    visible_names,
+)
+from stoker.engine.devices.nvml_client import sample_once
+from stoker.engine.model import Device, DeviceState
+from stoker.engine.policy.eligible import is_named
 from stoker.errors import Impossible, UsageError
 from stoker.settings import Settings, cpu_slots
+from stoker.text.command_line import Parsed
 
 _OPEN = DeviceState()
 

@@ -10,21 +10,21 @@ from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.output import notice, print_json
 from stoker.cli.verbs.follow import follow
 from stoker.cli.verbs.wait import code_of
-from stoker.client import views
-from stoker.client.change_feed import ChangeFeed
-from stoker.client.job_options import as_flag, flag_values
-from stoker.client.job_specs import JobSpecs
+from stoker.client.live.change_feed import ChangeFeed
+from stoker.client.live.wait_display import WaitDisplay
 from stoker.client.queue import CHUNK, Queue
-from stoker.client.wait_display import WaitDisplay
-from stoker.core.formats.command_line import Parsed
-from stoker.core.formats.plurals import plural
-from stoker.core.states import ACTIVE, FINAL, WAITING
+from stoker.client.submit.job_options import as_flag, flag_values
+from stoker.client.submit.job_specs import JobSpecs
+from stoker.client.views import job as views
+from stoker.engine.store import job_queries
 from stoker.errors import UsageError
-from stoker.store import job_queries
+from stoker.states import ACTIVE, FINAL, WAITING
+from stoker.text.command_line import Parsed
+from stoker.text.plurals import plural
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.sweeps.spec import SweepSpec
+    from stoker.features.sweeps.spec.spec import SweepSpec
 
 _MAX_CODE = 101
 _INTERRUPTED = 130
@@ -44,7 +44,7 @@ def run_on_backend(parsed: Parsed, path: str | None, sweep: SweepSpec | None) ->
             )
     queue = open_queue()
     if sweep is not None:
-        from stoker.sweep_control import lifecycle
+        from stoker.features.sweeps.control import lifecycle
 
         base = sweep_base(queue.settings, queue.devices(), sweep, parsed)
         started = lifecycle.start(queue, sweep, base, lifecycle.SAME_FAILS)

@@ -10,15 +10,15 @@ import stat
 import time
 
 from stoker.cli.job_lines import LineReader, open_lines
-from stoker.client.job_specs import JobSpecs
-from stoker.core.job_identity import Occurrences
-from stoker.core.model import JobSpec
-from stoker.store.resumable_jobs import FinishedJobs
-from stoker.store.submit import Submission
+from stoker.client.submit.job_identity import Occurrences
+from stoker.client.submit.job_specs import JobSpecs
+from stoker.engine.model import JobSpec
+from stoker.engine.store.resumable_jobs import FinishedJobs
+from stoker.engine.store.submit import Submission
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.core.formats.job_file import JobLine
+    from stoker.text.commands.job_file import JobLine
 
 
 class WordSource:

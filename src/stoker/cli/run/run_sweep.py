@@ -8,29 +8,30 @@ from collections.abc import Iterator
 from itertools import islice
 
 from stoker.cli.output import notice, plural
-from stoker.cli.results_command import print_table
-from stoker.client.reports import (
+from stoker.engine.model import JobSpec
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store import job_queries
+from stoker.engine.store.database import Database
+from stoker.engine.store.submit import Submission, context_id
+from stoker.errors import UsageError
+from stoker.features.results.reports.reports import (
     JobFiles,
     collect,
     last_logged_error,
     source_of_job,
     sweep_reports,
 )
-from stoker.client.trials import Trials, listed
-from stoker.core.metrics.summary import Collector
-from stoker.core.model import JobSpec
-from stoker.core.outcome.retry import Verdict
-from stoker.errors import UsageError
-from stoker.results.table import Columns, best_first, columns, select_columns
-from stoker.store import job_queries, sweeps
-from stoker.store.database import Database
-from stoker.store.submit import Submission, context_id
-from stoker.sweep_control.lifecycle import SAME_FAILS, check_search
-from stoker.sweeps import spec as specs
-from stoker.sweeps.identity import identity
-from stoker.sweeps.search.search_client import KnownTrial, SearchClient
-from stoker.sweeps.spec import ADAPTIVE, SweepSpec
-from stoker.sweeps.values import Point, point_from_json, point_to_json
+from stoker.features.results.reports.summary import Collector
+from stoker.features.results.results_command import print_table
+from stoker.features.results.table import Columns, best_first, columns, select_columns
+from stoker.features.sweeps import store as sweeps
+from stoker.features.sweeps.control.lifecycle import SAME_FAILS, check_search
+from stoker.features.sweeps.control.trials import Trials, listed
+from stoker.features.sweeps.search.search_client import KnownTrial, SearchClient
+from stoker.features.sweeps.spec import spec as specs
+from stoker.features.sweeps.spec.identity import identity
+from stoker.features.sweeps.spec.spec import ADAPTIVE, SweepSpec
+from stoker.features.sweeps.spec.values import Point, point_from_json, point_to_json
 
 _CHUNK = 500
 _SHOWN = 20

@@ -8,14 +8,14 @@ from stoker.cli.output import as_json, notice, report_change
 from stoker.cli.run.progress import Screen
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.verbs.wait import code_of
-from stoker.client import views
-from stoker.core.formats.command_line import Parsed
-from stoker.core.formats.shell_words import display
-from stoker.core.formats.terminal import printable
-from stoker.core.record import Record
-from stoker.core.states import FINAL, WAITING
-from stoker.store import job_queries
-from stoker.store.database import Database
+from stoker.client.views import job as views
+from stoker.engine.store import job_queries
+from stoker.engine.store.database import Database
+from stoker.record import Record
+from stoker.states import FINAL, WAITING
+from stoker.text.command_line import Parsed
+from stoker.text.commands.shell_words import display
+from stoker.text.terminal import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

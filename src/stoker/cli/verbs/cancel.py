@@ -8,11 +8,11 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import parse_duration
-from stoker.core.states import STARTED, SUBMITTED, WAITING
+from stoker.engine.store import job_queries
 from stoker.errors import Conflict, UsageError
-from stoker.store import job_queries
+from stoker.states import STARTED, SUBMITTED, WAITING
+from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.durations import parse_duration
 
 VERB = Verb(
     "cancel",

@@ -18,12 +18,13 @@ from stoker.cli.output import as_json, notice, plural, report_change
 from stoker.cli.progress_line import ProgressLine
 from stoker.client.queue import Queue
 from stoker.client.removal import removal_plan
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import parse_duration
-from stoker.core.formats.sizes import format_size
-from stoker.core.states import FINAL
+from stoker.engine.store import job_queries
 from stoker.errors import UsageError
-from stoker.store import job_queries, notes
+from stoker.features.notes import store as notes
+from stoker.states import FINAL
+from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.durations import parse_duration
+from stoker.text.sizes import format_size
 
 VERB = Verb(
         "clean",
@@ -76,7 +77,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _clean_jobs(queue: Queue, parsed: Parsed, ids: list[int]) -> int:
-    from stoker.store import vacuum
+    from stoker.engine.store import vacuum
 
     before = vacuum.size(queue.settings.state_dir)
     progress = ProgressLine()
@@ -106,8 +107,8 @@ def _reclaim(queue: Queue, progress: ProgressLine) -> str | None:
     """Shrink the database file. Returns None, or the reason why that is not possible now."""
     import sqlite3
 
-    from stoker.store import vacuum
-    from stoker.store.database import translate
+    from stoker.engine.store import vacuum
+    from stoker.engine.store.database import translate
 
     progress.write("shrinking the database")
     try:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.core.formats.command_line import Parsed, Verb
 from stoker.errors import UsageError
+from stoker.text.command_line import Parsed, Verb
 
 VERB = Verb(
     "completion",

@@ -13,11 +13,7 @@ from stoker.client.settings_file import (
     replace_file,
     with_value,
 )
-from stoker.core.formats.command_line import Parsed, Verb
-from stoker.core.formats.durations import format_duration
-from stoker.core.formats.sizes import format_size
-from stoker.core.formats.terminal import printable
-from stoker.daemon.status import daemon_pid
+from stoker.engine.daemon.status import daemon_pid
 from stoker.errors import Conflict, UsageError
 from stoker.settings import (
     Settings,
@@ -29,6 +25,10 @@ from stoker.settings import (
     settings_path,
     unknown_setting,
 )
+from stoker.text.command_line import Parsed, Verb
+from stoker.text.durations import format_duration
+from stoker.text.sizes import format_size
+from stoker.text.terminal import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

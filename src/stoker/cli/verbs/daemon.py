@@ -9,18 +9,19 @@ from contextlib import suppress
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, notice, plural, print_json, report_change
-from stoker.client import boot_start, views
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.states import ACTIVE
-from stoker.daemon.start import DAEMON_MODULE
+from stoker.client.views import job as views
+from stoker.engine.daemon.start import DAEMON_MODULE
+from stoker.engine.store import job_queries, meta
+from stoker.engine.store.database import refuse_newer
+from stoker.engine.supervisor import locks
+from stoker.engine.supervisor.process_table import STOPPED, process_state
+from stoker.engine.supervisor.runner_client import release_runner, starting_daemons
 from stoker.errors import Error, Unavailable, UsageError
+from stoker.features.boot import boot_start
 from stoker.settings import load_settings, prepare_state_dir
-from stoker.store import job_queries, meta
-from stoker.store.database import refuse_newer
-from stoker.supervisor import locks
-from stoker.supervisor.process_table import STOPPED, process_state
-from stoker.supervisor.runner_client import release_runner, starting_daemons
+from stoker.states import ACTIVE
+from stoker.text.command_line import Option, Parsed, Verb
 
 _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run", "enable", "disable")
 
@@ -167,7 +168,7 @@ def _end(folder: str) -> int | None:
         time.sleep(0.01)
     raise Unavailable(
         "something keeps starting a new daemon",
-        "find out what starts it: ps x | grep stoker.daemon",
+        "find out what starts it: ps x | grep stoker.engine.daemon",
     )
 
 
@@ -212,7 +213,7 @@ def _wait_until(condition, seconds: float) -> bool:  # type: ignore[no-untyped-d
 
 
 def _run(queue: Queue) -> int:
-    from stoker.daemon.main import run_daemon
+    from stoker.engine.daemon.main import run_daemon
 
     settings = queue.settings
     queue.db.close()

@@ -13,19 +13,25 @@ from typing import TypeVar
 
 from stoker.cli.output import plural, print_json
 from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import format_duration
-from stoker.core.formats.sizes import format_size
-from stoker.core.model import Device
-from stoker.core.record import Record
-from stoker.daemon import status
-from stoker.daemon.wake import CHANGES_SOCKET
-from stoker.devices.discovery import find_devices, has_driver
-from stoker.devices.nvml_client import sample_once
+from stoker.engine.daemon import status
+from stoker.engine.daemon.wake import CHANGES_SOCKET
+from stoker.engine.devices.discovery import find_devices, has_driver
+from stoker.engine.devices.nvml_client import sample_once
+from stoker.engine.model import Device
+from stoker.engine.store import job_queries, meta
+from stoker.engine.store.database import FILE_NAME, SCHEMA_VERSION, Database, open_database
+from stoker.engine.store.idle_counts import idle_count
+from stoker.engine.store.repair import backups
+from stoker.engine.supervisor import job_processes, locks, process_tags
+from stoker.engine.supervisor.process_table import STOPPED, process_state
+from stoker.engine.supervisor.sockets import connect
 from stoker.errors import Error
-from stoker.notify.place_kinds import APPRISE, kind_of
-from stoker.notify.places_file import load_places
-from stoker.notify.senders.by_apprise import INSTALL_HINT, is_installed
+from stoker.features.backends import store as backends
+from stoker.features.history.usage_recorder import TRACER_LOCK
+from stoker.features.notify.place_kinds import APPRISE, kind_of
+from stoker.features.notify.places_file import load_places
+from stoker.features.notify.senders.by_apprise import INSTALL_HINT, is_installed
+from stoker.record import Record
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -34,18 +40,9 @@ from stoker.settings import (
     load_settings,
     prepare_state_dir,
 )
-from stoker.store import backends, backups, job_queries, meta
-from stoker.store.database import (
-    FILE_NAME,
-    SCHEMA_VERSION,
-    Database,
-    open_database,
-)
-from stoker.store.idle_counts import idle_count
-from stoker.supervisor import job_processes, locks, process_tags
-from stoker.supervisor.process_table import STOPPED, process_state
-from stoker.supervisor.sockets import connect
-from stoker.usage.usage_recorder import TRACER_LOCK
+from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.durations import format_duration
+from stoker.text.sizes import format_size
 
 T = TypeVar("T")
 
@@ -307,9 +304,9 @@ def _processes_of(
                 words = file.read().split(b"\0")
         except OSError:
             continue
-        if b"stoker.sweep_control.sweep_driver" in words:
+        if b"stoker.features.sweeps.control.sweep_driver" in words:
             yield "sweep driver", pid, "adaptive sweeps get no new trials"
-        elif b"stoker.devices.nvml_process" in words:
+        elif b"stoker.engine.devices.nvml_process" in words:
             yield "GPU monitor", pid, "the state of the GPUs is unknown"
 
 
@@ -378,9 +375,9 @@ def _limits() -> Iterator[Finding]:
 
 def _job_limits(settings: Settings) -> Iterator[Finding]:
     """Whether --cpus and --mem are limits; for the processes of the runner, if there is one."""
-    from stoker.daemon.status import runner_pid
-    from stoker.supervisor.job_cgroups import limit_parent
-    from stoker.supervisor.limit_cgroups import find_problem
+    from stoker.engine.daemon.status import runner_pid
+    from stoker.engine.supervisor.job_cgroups import limit_parent
+    from stoker.features.memory_limits.limit_cgroups import find_problem
 
     parent = settings.cgroup or limit_parent(runner_pid(settings.state_dir))
     problem = find_problem(parent)
@@ -423,7 +420,7 @@ def _logout() -> Iterator[Finding]:
 
 def _boot(settings: Settings) -> Iterator[Finding]:
     """Whether the daemon is started after a boot; waiting jobs would wait for a command."""
-    from stoker.client.boot_start import boot_start
+    from stoker.features.boot.boot_start import boot_start
 
     try:
         found = boot_start(settings)
@@ -472,8 +469,8 @@ def _mps(settings: Settings, devices: tuple[Device, ...]) -> Iterator[Finding]:
     """NVIDIA's MPS, on the GPUs where it is set up or was used."""
     if settings.devices:
         return
-    from stoker.client.gpu_views import load_mps_view
-    from stoker.store.device_settings import device_shares
+    from stoker.client.views.gpus import load_mps_view
+    from stoker.engine.store.device_settings import device_shares
 
     try:
         db = open_database(settings.state_dir, timeout=1.0)
@@ -496,7 +493,7 @@ def _mps(settings: Settings, devices: tuple[Device, ...]) -> Iterator[Finding]:
 
 def _devices(settings: Settings) -> Iterator[Finding]:
     if not settings.devices and has_driver():
-        from stoker.client.gpu_views import lease_problem
+        from stoker.client.views.gpus import lease_problem
 
         sample = sample_once()
         if sample.gpus is None:

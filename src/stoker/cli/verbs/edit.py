@@ -8,8 +8,9 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, plural, report_change
-from stoker.client.job_options import as_flag
-from stoker.client.option_values import (
+from stoker.client.queue import Queue
+from stoker.client.submit.job_options import as_flag
+from stoker.client.submit.option_values import (
     GPU_NAMES,
     MEMORY,
     NOTIFY,
@@ -19,18 +20,17 @@ from stoker.client.option_values import (
     parse_pair,
     parse_time,
 )
-from stoker.client.queue import Queue
-from stoker.client.request_edits import changed_request
-from stoker.client.views import state_words
-from stoker.core.formats.byte_text import maybe_bytes, pack_words
-from stoker.core.formats.command_line import Option, Parsed, Verb, count, whole_number
-from stoker.core.formats.durations import parse_duration
-from stoker.core.formats.shell_words import display
-from stoker.core.model import AfterSelector, Dependency, Request
-from stoker.core.states import ACTIVE, WAITING
+from stoker.client.submit.request_edits import changed_request
+from stoker.client.views.job import state_words
+from stoker.engine.model import AfterSelector, Dependency, Request
+from stoker.engine.store import job_queries
 from stoker.errors import Conflict, UsageError
 from stoker.settings import Settings
-from stoker.store import job_queries
+from stoker.states import ACTIVE, WAITING
+from stoker.text.byte_text import maybe_bytes, pack_words
+from stoker.text.command_line import Option, Parsed, Verb, count, whole_number
+from stoker.text.commands.shell_words import display
+from stoker.text.durations import parse_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def run(parsed: Parsed) -> int:
     queue.edit(row.id, **changes)
     words = ""
     if changes.get("after"):
-        from stoker.client.after_views import waits_for_words
+        from stoker.client.views.after import waits_for_words
 
         words = f"; it waits for {waits_for_words(queue.db, row.id)}"
     return _report(parsed, f"job {row.id} changed{words}", row.id)
@@ -225,7 +225,7 @@ def _changed_request(parsed: Parsed, request: Request) -> Request | None:
 
 
 def _notify(parsed: Parsed, settings: Settings) -> str | None:
-    from stoker.core.notify.notify_settings import resolve
+    from stoker.features.notify.notify_settings import resolve
 
     return resolve(tuple(rule for some in parsed["notify"] for rule in some), settings.notify, True)
 

@@ -12,17 +12,17 @@ from typing import Protocol
 
 from stoker.cli.open_queue import at_end
 from stoker.cli.output import notice, print_json
-from stoker.client import views
-from stoker.client.change_feed import ChangeFeed
-from stoker.client.file_watch import drain, watch_file
+from stoker.client.live.change_feed import ChangeFeed
+from stoker.client.live.file_watch import drain, watch_file
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Parsed
-from stoker.core.record import Record
-from stoker.core.states import FINAL
+from stoker.client.views import job as views
+from stoker.engine.store import job_queries
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.supervisor.regular_files import open_for_reading
 from stoker.errors import NotFound
-from stoker.store import job_queries
-from stoker.store.job_queries import JobRow
-from stoker.supervisor.regular_files import open_for_reading
+from stoker.record import Record
+from stoker.states import FINAL
+from stoker.text.command_line import Parsed
 
 
 class LogPosition(Record):

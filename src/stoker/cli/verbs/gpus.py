@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, plural, print_json, report_change, table
-from stoker.client.backend_requests import find_backend, is_local
-from stoker.client.gpu_views import GpuView, load_gpu_views
-from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb, count
-from stoker.core.formats.plurals import plural_word
-from stoker.core.model import MPS, TIME, Device
-from stoker.core.policy.eligible import is_named
+from stoker.client.views.gpus import GpuView, load_gpu_views
+from stoker.client.views.host import load_host_view
+from stoker.engine.model import MPS, TIME, Device
+from stoker.engine.policy.eligible import is_named
+from stoker.engine.store.idle_counts import idle_count
 from stoker.errors import NotFound, UsageError
-from stoker.store import backends
-from stoker.store.backends import BackendRow
-from stoker.store.idle_counts import idle_count
+from stoker.features.backends import store as backends
+from stoker.features.backends.backend_requests import find_backend, is_local
+from stoker.features.backends.store import BackendRow
+from stoker.text.command_line import Option, Parsed, Verb, count
+from stoker.text.plurals import plural_word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def run(parsed: Parsed) -> int:
 
 
 def _show_history(queue: Queue, parsed: Parsed) -> int:
-    from stoker.cli.gpu_history import history_text
-    from stoker.client.gpu_history import history_json
-    from stoker.core.formats.durations import parse_duration
+    from stoker.features.history.gpu_history import history_json
+    from stoker.features.history.gpu_history_output import history_text
+    from stoker.text.durations import parse_duration
 
     if parsed.words:
         raise UsageError(
@@ -147,7 +147,7 @@ def _text(queue: Queue, parsed: Parsed) -> str:
 
 def _gpus(queue: Queue) -> tuple[list[GpuView], str | None]:
     """All GPUs with the jobs for which they are reserved, and the error of the driver or None."""
-    from stoker.client.wait_reasons import with_reservations
+    from stoker.client.views.why import with_reservations
 
     found = load_gpu_views(queue.db, queue.settings)
     return with_reservations(queue.db, queue.settings, found), found[1]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from stoker.cli.job_words import is_one_job, select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
-from stoker.client.views import state_words
-from stoker.core.formats.command_line import Parsed, Verb
-from stoker.core.formats.shell_words import quote
+from stoker.client.views.job import state_words
+from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.store import job_queries
+from stoker.text.command_line import Parsed, Verb
+from stoker.text.commands.shell_words import quote
 
 VERB = Verb(
     "hold",

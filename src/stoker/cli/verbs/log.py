@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, plural, print_json, wants_color
-from stoker.client import views
-from stoker.client.log_text import read_from, read_lines, show_bytes, whole_characters
+from stoker.client.live.log_text import read_from, read_lines, show_bytes, whole_characters
 from stoker.client.queue import Queue
-from stoker.core.formats.byte_text import to_text
-from stoker.core.formats.command_line import Option, Parsed, Verb, count
-from stoker.core.formats.log_rendering import LogView
-from stoker.core.formats.selectors import parse_selector
-from stoker.core.states import FINAL
+from stoker.client.views import job as views
+from stoker.engine.store import job_queries
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.supervisor.empty_logs import had_no_output
+from stoker.engine.supervisor.logs import log_path
+from stoker.engine.supervisor.regular_files import open_for_reading
 from stoker.errors import NotFound, UsageError
-from stoker.store import job_queries
-from stoker.store.job_queries import JobRow
-from stoker.supervisor.empty_logs import had_no_output
-from stoker.supervisor.logs import log_path
-from stoker.supervisor.regular_files import open_for_reading
+from stoker.states import FINAL
+from stoker.text.byte_text import to_text
+from stoker.text.command_line import Option, Parsed, Verb, count
+from stoker.text.logs.log_rendering import LogView
+from stoker.text.selectors import parse_selector
 
 VERB = Verb(
     "log",

@@ -6,19 +6,20 @@ import time
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, plural, print_json, table
-from stoker.client import views
-from stoker.client.job_filter import select_or_sweep
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb, count
-from stoker.core.formats.durations import format_duration
-from stoker.core.formats.selectors import parse_selector
-from stoker.core.formats.shell_words import display
-from stoker.core.states import ACTIVE, FINAL, STATES
-from stoker.daemon.status import daemon_pid
+from stoker.client.views import job as views
+from stoker.client.views.job_filter import select_or_sweep
+from stoker.engine.daemon.status import daemon_pid
+from stoker.engine.store import job_queries, meta
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.store.job_table import NEWEST_FIRST, Filters, JobTable, unfinished_and_latest
 from stoker.errors import UsageError
-from stoker.store import job_queries, meta, notes
-from stoker.store.job_queries import JobRow
-from stoker.store.job_table import NEWEST_FIRST, Filters, JobTable, unfinished_and_latest
+from stoker.features.notes import store as notes
+from stoker.states import ACTIVE, FINAL, STATES
+from stoker.text.command_line import Option, Parsed, Verb, count
+from stoker.text.commands.shell_words import display
+from stoker.text.durations import format_duration
+from stoker.text.selectors import parse_selector
 
 # Counting a million jobs takes longer than showing fifty of them.
 COUNT_LIMIT = 20_000
@@ -28,7 +29,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from stoker.client.wait_reasons import QueueView
+    from stoker.client.views.why import QueueView
 
 VERB = Verb(
     "ls",
@@ -214,7 +215,7 @@ def queue_view(queue: Queue, rows: list[JobRow]) -> QueueView | None:
     """Why jobs of this host wait and when they likely start; None if none of `rows` is queued."""
     if not any(row.state == "queued" and not row.request.backend for row in rows):
         return None
-    from stoker.client.wait_reasons import LISTED_DEPTH, QueueView
+    from stoker.client.views.why import LISTED_DEPTH, QueueView
 
     return QueueView(queue.db, queue.settings, LISTED_DEPTH)
 
@@ -253,7 +254,7 @@ def jobs_table(queue: Queue, rows: list[JobRow], view: QueueView | None = None) 
         words = views.result_words(row, queue.db)
         words = words or _waiting_words(queue, row, now, view, draining)
         if row.request.backend and not words:
-            from stoker.client.backend_reasons import unstarted_words
+            from stoker.features.backends.backend_reasons import unstarted_words
 
             words = unstarted_words(queue.db, row)
         words = words or views.process_words(queue.db, row) or progress_words(queue, row, now)
@@ -265,7 +266,7 @@ def progress_words(queue: Queue, row: JobRow, now: float) -> str:
     """`step 120/1000 (12%), loss 0.31, ETA 12m30s`; "" if the job does not run."""
     if row.state not in ACTIVE:
         return ""
-    from stoker.client.job_progress import job_progress
+    from stoker.client.views.job_progress import job_progress
 
     known = job_progress(queue.db, queue.settings, row, now)
     return "" if known is None else known.words()
@@ -275,7 +276,7 @@ def progress_json(queue: Queue, rows: list[JobRow]) -> dict[int, dict[str, Any]]
     """The progress of the running jobs among `rows`, by job."""
     if not any(row.state in ACTIVE for row in rows):
         return {}
-    from stoker.client.job_progress import job_progress
+    from stoker.client.views.job_progress import job_progress
 
     known = {row.id: job_progress(queue.db, queue.settings, row) for row in rows}
     return {job: one.as_json() for job, one in known.items() if one is not None}

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from stoker.cli.output import print_json, table
-from stoker.core.formats.command_line import Parsed, Verb
-from stoker.core.formats.terminal import printable
 from stoker.errors import UsageError
 from stoker.settings import Settings, load_settings, settings_path
+from stoker.text.command_line import Parsed, Verb
+from stoker.text.terminal import printable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

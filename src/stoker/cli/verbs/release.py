@@ -6,10 +6,10 @@ from stoker.cli.job_words import is_one_job, select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
-from stoker.client.views import state_words
-from stoker.core.formats.command_line import Parsed, Verb
+from stoker.client.views.job import state_words
+from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.store import job_queries
+from stoker.text.command_line import Parsed, Verb
 
 VERB = Verb(
     "release",

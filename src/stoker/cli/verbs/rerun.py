@@ -8,12 +8,12 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
 from stoker.cli.verbs import edit
-from stoker.client.checkpoints import check_checkpoints, copy_checkpoints
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.states import FINAL
+from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.store import job_queries
+from stoker.features.artifacts.checkpoints import check_checkpoints, copy_checkpoints
+from stoker.states import FINAL
+from stoker.text.command_line import Option, Parsed, Verb
 
 _SHOWN = 10
 

@@ -15,11 +15,12 @@ from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, plural, print_change
 from stoker.client.removal import removal_plan
-from stoker.core.formats.command_line import Parsed, Verb
-from stoker.core.formats.selectors import parse_selector, split_words
-from stoker.core.states import FINAL
+from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.store import job_queries, notes
+from stoker.features.notes import store as notes
+from stoker.states import FINAL
+from stoker.text.command_line import Parsed, Verb
+from stoker.text.selectors import parse_selector, split_words
 
 VERB = Verb(
     "rm",

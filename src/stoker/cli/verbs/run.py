@@ -17,29 +17,29 @@ from stoker.cli.run.run_devices import check_gpu_file, gpus_of, max_parallel_job
 from stoker.cli.run.run_sources import LineSource, WordSource
 from stoker.cli.run.summary import print_summary
 from stoker.cli.submit_checks import check_job_file
-from stoker.client.job_options import flag_values
-from stoker.client.job_specs import JobSpecs
-from stoker.client.option_values import filled
-from stoker.core.formats.command_line import Option, Parsed, Verb, parse, positive
-from stoker.core.model import LOCAL
-from stoker.core.states import WAITING
-from stoker.daemon.foreground import Foreground, remove_store
-from stoker.daemon.interfaces import Host
+from stoker.client.submit.job_options import flag_values
+from stoker.client.submit.job_specs import JobSpecs
+from stoker.client.submit.option_values import filled
+from stoker.engine.daemon.foreground import Foreground, remove_store
+from stoker.engine.daemon.interfaces import Host
+from stoker.engine.model import LOCAL
+from stoker.engine.store import changes, job_queries
+from stoker.engine.store.database import FILE_NAME, Database, open_database
+from stoker.engine.store.meta import tag_base
+from stoker.engine.store.resumable_jobs import FinishedJobs
+from stoker.engine.supervisor import locks
+from stoker.engine.supervisor.host_size import host_resources
+from stoker.engine.supervisor.logs import run_log_path
 from stoker.errors import Conflict, Error, UsageError
+from stoker.features.notify.store import has_events
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
-from stoker.store import changes, job_queries
-from stoker.store.database import FILE_NAME, Database, open_database
-from stoker.store.meta import tag_base
-from stoker.store.notify_outbox import has_events
-from stoker.store.resumable_jobs import FinishedJobs
-from stoker.supervisor import locks
-from stoker.supervisor.host_size import host_resources
-from stoker.supervisor.logs import run_log_path
+from stoker.states import WAITING
+from stoker.text.command_line import Option, Parsed, Verb, parse, positive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.cli.run.run_sweep import SweepSource
-    from stoker.sweeps.spec import SweepSpec
+    from stoker.features.sweeps.spec.spec import SweepSpec
 
 VERB = Verb(
     "run",
@@ -197,7 +197,7 @@ def run(parsed: Parsed) -> int:
 
 def _notify(db: Database, folder: str, settings: Settings) -> None:
     """Hand the notifications of the run over to the queue; a failure is only a warning."""
-    from stoker.notify.foreground_messages import hand_over
+    from stoker.features.notify.foreground_messages import hand_over
 
     try:
         hand_over(db, folder, settings)
@@ -269,7 +269,7 @@ def _sweep_of(path: str | None) -> SweepSpec | None:
     """The sweep in a TOML or YAML file; None for other files."""
     if path is None or not path.lower().endswith((".toml", ".yaml", ".yml")):
         return None
-    from stoker.sweeps.files.sweep_file import load
+    from stoker.features.sweeps.files.sweep_file import load
 
     return load(path)
 
@@ -330,7 +330,7 @@ def _remove_waiting(db: Database) -> None:
 
 def _run_interactive(parsed: Parsed) -> int:
     from stoker.cli.open_queue import open_queue
-    from stoker.cli.terminal.start import run_interactive
+    from stoker.features.terminal.start import run_interactive
 
     for key in _FOREGROUND:
         if parsed[key] is not None:

@@ -7,25 +7,28 @@ import time
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import plural, print_json, table
 from stoker.cli.verbs.ls import elapsed, progress_words
-from stoker.client import views
-from stoker.client.code_views import code_words, machine_words
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import format_duration
-from stoker.core.formats.shell_words import display
-from stoker.core.formats.sizes import format_size
-from stoker.core.formats.terminal import printable
-from stoker.core.model import MPS
-from stoker.core.policy.explain import needs
-from stoker.core.profiles.estimates import Estimate
-from stoker.core.profiles.gpu_memory import budget
-from stoker.core.profiles.sharing_advice import sharing_advice
-from stoker.core.states import STARTED, WAITING
+from stoker.client.views import job as views
+from stoker.engine.model import MPS
+from stoker.engine.policy.explain import needs
+from stoker.engine.profiles.estimates import Estimate
+from stoker.engine.profiles.gpu_memory import budget
+from stoker.engine.profiles.sharing_advice import sharing_advice
+from stoker.engine.store import arrays, job_queries, machines
+from stoker.engine.store.job_queries import AttemptRow, JobRow
+from stoker.engine.store.profiles import shared_speeds
 from stoker.errors import UsageError
+from stoker.features.code import store as code_states
+from stoker.features.code.views import code_words, machine_words
+from stoker.features.notes import store as notes
+from stoker.features.sweeps import store as sweeps
 from stoker.settings import cores
-from stoker.store import arrays, code_states, job_queries, machines, notes, sweeps
-from stoker.store.job_queries import AttemptRow, JobRow
-from stoker.store.profiles import shared_speeds
+from stoker.states import STARTED, WAITING
+from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.commands.shell_words import display
+from stoker.text.durations import format_duration
+from stoker.text.sizes import format_size
+from stoker.text.terminal import printable
 
 # Fields in an `edited` event, as users know them.
 _EDITED = {
@@ -67,11 +70,11 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     rows = job_queries.jobs(queue.db, queue.select(parsed.words))
     if parsed["diff"]:
-        from stoker.cli.diff_output import print_diffs
+        from stoker.features.code.diff_output import print_diffs
 
         return print_diffs(queue, rows, as_json=bool(parsed["json"]))
     if parsed["json"]:
-        from stoker.client.metric_cache import metrics_of, params_of
+        from stoker.features.results.reports.metric_cache import metrics_of, params_of
 
         found = [views.job_in_full(queue.db, queue.settings, row) for row in rows]
         for job, row in zip(found, rows, strict=True):
@@ -109,7 +112,7 @@ def _array(queue: Queue, row: JobRow) -> str:
 def _text(queue: Queue, row: JobRow) -> str:
     words = views.result_words(row, queue.db) or views.process_words(queue.db, row)
     if row.request.backend and not words:
-        from stoker.client.backend_reasons import unstarted_words
+        from stoker.features.backends.backend_reasons import unstarted_words
 
         words = unstarted_words(queue.db, row)
     out, err = views.log_paths(queue.settings, row)
@@ -175,7 +178,7 @@ def _files(queue: Queue, row: JobRow) -> str:
     """What the job left in its output folder; "" if there is nothing."""
     import os
 
-    from stoker.client.artifacts import artifact_words, list_artifacts, output_folder
+    from stoker.features.artifacts.artifacts import artifact_words, list_artifacts, output_folder
 
     folder = output_folder(queue.settings, row)
     if not os.path.isdir(folder):
@@ -265,7 +268,7 @@ def _running_use(queue: Queue, row: JobRow) -> list[tuple[str, str]]:
     """What a running job uses of its GPU memory, and a line for each warning."""
     if row.state not in STARTED:
         return []
-    from stoker.client.job_usage import running_use
+    from stoker.client.views.job_usage import running_use
 
     use = running_use(queue.settings, row)
     if use is None:

@@ -16,18 +16,19 @@ from stoker.cli.verbs.ls import (
     queue_view,
     summary,
 )
-from stoker.client import views
-from stoker.client.host_views import load_host_view
 from stoker.client.queue import Queue
-from stoker.client.wait_reasons import host_problems
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.shell_words import display
-from stoker.core.model import Device
-from stoker.core.states import ACTIVE, WAITING
-from stoker.devices.discovery import has_driver
+from stoker.client.views import job as views
+from stoker.client.views.host import load_host_view
+from stoker.client.views.why import host_problems
+from stoker.engine.devices.discovery import has_driver
+from stoker.engine.model import Device
+from stoker.engine.store import job_queries, meta
+from stoker.engine.store.device_settings import device_settings
 from stoker.errors import UsageError
-from stoker.store import backends, job_queries, meta
-from stoker.store.device_settings import device_settings
+from stoker.features.backends import store as backends
+from stoker.states import ACTIVE, WAITING
+from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.commands.shell_words import display
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ def _write_metrics(queue: Queue, path: str) -> int:
     """Print metrics, or replace a file: a reader sees either the old or the new text."""
     import os
 
-    from stoker.client.operator_metrics import metrics_text
+    from stoker.features.metrics_export.operator_metrics import metrics_text
 
     text = metrics_text(queue.db, queue.settings)
     if not path:
@@ -144,7 +145,7 @@ def _devices(
 ) -> tuple[tuple[Device, ...], str]:
     """`reserved`: the waiting jobs for which GPUs are kept, by GPU."""
     if not queue.settings.devices and has_driver():
-        from stoker.client.gpu_views import load_gpu_views
+        from stoker.client.views.gpus import load_gpu_views
 
         gpus, error = load_gpu_views(queue.db, queue.settings)
         rows: list[tuple[object, ...]] = []
@@ -180,7 +181,7 @@ def _devices(
 
 def _waiting(queue: Queue) -> list[job_queries.JobRow]:
     """The first jobs of the queue, then jobs that wait for something other than a GPU."""
-    from stoker.client.wait_reasons import queue_order
+    from stoker.client.views.why import queue_order
 
     ready = job_queries.jobs(queue.db, queue_order(queue.db, _SHOWN))
     known = {row.id for row in ready}
@@ -210,7 +211,7 @@ def _notices(queue: Queue, counts: dict[str, int]) -> list[str]:
 
 def _as_json(queue: Queue, *, has_progress: bool = False) -> dict[str, Any]:
     """`has_progress`: with the progress of running jobs, which changes all the time."""
-    from stoker.client.wait_reasons import queue_order
+    from stoker.client.views.why import queue_order
 
     active = job_queries.jobs_in_states(queue.db, ACTIVE, 500)
     more = {"progress": progress_json(queue, active)} if has_progress else {}

@@ -14,15 +14,15 @@ from stoker.cli.submit_checks import (
     ignored_input,
     misplaced_options,
 )
-from stoker.client.job_options import flag_values
-from stoker.client.job_specs import JobSpecs
-from stoker.client.option_values import filled
 from stoker.client.queue import CHUNK, Queue, Receipt
-from stoker.core.formats.command_line import Option, Parsed, Verb, parse
-from stoker.core.formats.durations import format_duration
-from stoker.core.model import JobSpec
+from stoker.client.submit.job_options import flag_values
+from stoker.client.submit.job_specs import JobSpecs
+from stoker.client.submit.option_values import filled
+from stoker.engine.model import JobSpec
+from stoker.engine.store import profiles
 from stoker.errors import UsageError
-from stoker.store import profiles
+from stoker.text.command_line import Option, Parsed, Verb, parse
+from stoker.text.durations import format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def run(parsed: Parsed) -> int:
         parsed, script = _with_directives(queue, parsed)
     values = flag_values(parsed.values)
     if queue.settings.snapshot == "ask":
-        from stoker.cli.snapshot_question import with_answer
+        from stoker.features.code.snapshot_question import with_answer
 
         values = with_answer(queue.settings, values, is_dry=bool(parsed["dry_run"]))
     specs = JobSpecs(queue.settings, queue.devices(), values)
@@ -144,7 +144,7 @@ def _with_directives(queue: Queue, parsed: Parsed) -> tuple[Parsed, Script | Non
 
 def _is_for_slurm(queue: Queue, name: str | None = None) -> bool:
     """Whether jobs on this backend, or on the default one, go to Slurm."""
-    from stoker.client.backend_requests import find_backend, is_local
+    from stoker.features.backends.backend_requests import find_backend, is_local
 
     name = name or queue.settings.backend
     return not is_local(name) and find_backend(queue.db, str(name)).kind == "slurm"
@@ -232,7 +232,7 @@ def _report(
         ids_text = f"{count} jobs {state}: {_ranges(receipts)}"
         lines.append(f"{ids_text}{' ' * 12}watch: {program} ls --watch")
     if count and only is not None and only.after:
-        from stoker.client.after_views import uses_selectors, waits_for_words
+        from stoker.client.views.after import uses_selectors, waits_for_words
 
         if uses_selectors(only):
             which = f"job {first} waits" if count == 1 else "its jobs wait"
@@ -246,9 +246,9 @@ def _suggest(queue: Queue, job: int) -> None:
     """Print advice if the command profile shows that jobs of this kind could share a GPU."""
     memory = profiles.measured_memory(queue.db, job)
     if memory is not None:
-        from stoker.core.profiles.sharing_advice import sharing_advice
+        from stoker.engine.profiles.sharing_advice import sharing_advice
+        from stoker.engine.store import job_queries
         from stoker.settings import cores
-        from stoker.store import job_queries
 
         request = job_queries.job(queue.db, job).request
         advice = sharing_advice(request, memory, queue.devices(), cores(queue.settings))
@@ -257,13 +257,13 @@ def _suggest(queue: Queue, job: int) -> None:
 
 
 def _dry_run(queue: Queue, specs: list[JobSpec], parsed: Parsed) -> int:
-    from stoker.core.formats.shell_words import display
-    from stoker.core.formats.terminal import printable
+    from stoker.text.commands.shell_words import display
+    from stoker.text.terminal import printable
 
     specs = [_with_ids(queue, spec) for spec in specs]
     if parsed["json"]:
-        from stoker.client.after_views import after_json
-        from stoker.client.views import spec_json
+        from stoker.client.views.after import after_json
+        from stoker.client.views.job import spec_json
 
         jobs = [
             {**spec_json(spec), "held": spec.held, "after": [after_json(one) for one in spec.after]}
@@ -283,7 +283,7 @@ def _with_ids(queue: Queue, spec: JobSpec) -> JobSpec:
     """The job with the ids of the jobs that its `--after` selects now."""
     if not spec.after:
         return spec
-    from stoker.client.after_views import resolved
+    from stoker.client.views.after import resolved
 
     return spec._replace(after=resolved(queue.db, spec.after))
 
@@ -292,15 +292,15 @@ def _count(specs: list[JobSpec]) -> int:
     """The number of jobs, with those of arrays."""
     if all(spec.array is None for spec in specs):
         return len(specs)
-    from stoker.core.formats.array_indexes import parse_array
+    from stoker.text.array_indexes import parse_array
 
     return sum(1 if s.array is None else len(parse_array(s.array).indexes) for s in specs)
 
 
 def _in_words(spec: JobSpec) -> str:
     """`2 GPUs, at most 2h00m, after 7`: the request of a job, without defaults."""
-    from stoker.client.backend_views import request_words
-    from stoker.client.views import settings_rows
+    from stoker.client.views.job import settings_rows
+    from stoker.features.backends.views import request_words
 
     words = [request_words(spec.request)]
     if spec.request.options:
@@ -326,7 +326,7 @@ def _in_words(spec: JobSpec) -> str:
     if spec.array is not None:
         words.append(f"array {spec.array}")
     if spec.after:
-        from stoker.client.after_views import after_text
+        from stoker.client.views.after import after_text
 
         words += [f"after {after_text(one)}" for one in spec.after]
     if spec.begin_at is not None:

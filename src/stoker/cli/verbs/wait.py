@@ -8,28 +8,28 @@ import time
 from stoker.cli.open_queue import at_end, open_queue
 from stoker.cli.output import notice, plural, print_json
 from stoker.cli.start_notice import STARTED
-from stoker.client import views
-from stoker.client.change_feed import ChangeFeed
+from stoker.client.live.change_feed import ChangeFeed
 from stoker.client.queue import Queue
-from stoker.core.formats.command_line import Option, Parsed, Verb
-from stoker.core.formats.durations import format_duration, parse_duration
-from stoker.core.formats.plurals import plural_word
-from stoker.core.formats.selectors import id_ranges
-from stoker.core.states import ACTIVE, FINAL, QUEUED
+from stoker.client.views import job as views
+from stoker.engine.store import history, job_queries
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.store.waited_jobs import select_waited
 from stoker.errors import TimedOut, UsageError
-from stoker.store import history, job_queries
-from stoker.store.job_queries import JobRow
-from stoker.store.waited_jobs import select_waited
+from stoker.states import ACTIVE, FINAL, QUEUED
+from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.durations import format_duration, parse_duration
+from stoker.text.plurals import plural_word
+from stoker.text.selectors import id_ranges
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.cli.wait_notification import WaitNotification
-    from stoker.client.wait_display import WaitDisplay
-    from stoker.store.waited_jobs import Waited
+    from stoker.client.live.wait_display import WaitDisplay
+    from stoker.engine.store.waited_jobs import Waited
+    from stoker.features.notify.wait_notification import WaitNotification
 
 
 def _place(text: str) -> str:
-    from stoker.core.notify.rules import is_place_name
+    from stoker.features.notify.rules import is_place_name
 
     if text and not is_place_name(text):
         raise UsageError(f"`{text}` is not the name of a place", "see `stoker notify ls`")
@@ -91,7 +91,7 @@ _CAN_CHANGE = (QUEUED, *ACTIVE)
 def run(parsed: Parsed) -> int:
     if parsed["notify"] is None:
         return _wait(parsed)
-    from stoker.cli.wait_notification import WaitNotification
+    from stoker.features.notify.wait_notification import WaitNotification
 
     notification = WaitNotification(parsed["notify"])
     try:
@@ -141,7 +141,7 @@ def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
     rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
     if notification is not None:
-        from stoker.cli.wait_notification import notices_of
+        from stoker.features.notify.wait_notification import notices_of
 
         notification.send("no job is left", notices_of(queue, [row.id for row in ended]))
     if parsed["json"]:
@@ -185,12 +185,12 @@ def _display(queue: Queue, parsed: Parsed, waited: Waited) -> WaitDisplay | None
         return None
     if not (parsed["progress"] or sys.stderr.isatty()):
         return None
-    from stoker.client.wait_display import WaitDisplay
+    from stoker.client.live.wait_display import WaitDisplay
 
     wanted = True if parsed["progress"] else None
     planned = None
     if waited.will_grow(queue.db):
-        from stoker.sweep_control.lifecycle import load
+        from stoker.features.sweeps.control.lifecycle import load
 
         specs = [load(queue.db, name)[1] for name in waited.sweeps]
         planned = len(waited.jobs) + sum(spec.total_trials or 0 for spec in specs)

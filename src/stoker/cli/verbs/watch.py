@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from stoker.cli.open_queue import at_end
 from stoker.cli.output import plural, print_json
-from stoker.client.change_feed import ChangeFeed
+from stoker.client.live.change_feed import ChangeFeed
 from stoker.client.queue import Queue
 
 TYPE_CHECKING = False

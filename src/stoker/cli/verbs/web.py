@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable
 
 from stoker.cli.output import notice, print_json
-from stoker.core.formats.command_line import Option, Parsed, Verb, count
 from stoker.errors import Conflict, Error, Unavailable, UsageError
 from stoker.settings import Settings, load_settings, prepare_state_dir
+from stoker.text.command_line import Option, Parsed, Verb, count
 from stoker.web.server_address import LOG, ServerAddress, living_pid, living_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.http.addresses import Addresses
+    from stoker.web.http.addresses import Addresses
 
 _ACTIONS = ("status", "stop")
 _MODULE = "stoker.web.server"
@@ -76,7 +76,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _options(parsed: Parsed) -> dict[str, object]:
-    from stoker.http.addresses import resolve
+    from stoker.web.http.addresses import resolve
 
     port, host, token = parsed["port"], parsed["host"], parsed["token_file"]
     if port is not None and not 1 <= port <= 65535:
@@ -227,7 +227,7 @@ def serve_tunnel(parsed: Parsed, port: int) -> int:
     import json
     import logging
 
-    from stoker.http.token_file import load_token
+    from stoker.web.http.token_file import load_token
     from stoker.web.server import Options, serve_tunnel
 
     if parsed["host"] is not None:
@@ -261,7 +261,7 @@ def _with_ticket(token: str) -> dict[str, str]:
 
 
 def _show(place: ServerAddress, parsed: Parsed) -> None:
-    from stoker.http.token_file import load_token
+    from stoker.web.http.token_file import load_token
     from stoker.web.sessions import Keys
 
     token = load_token(place.token_file)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import print_json
-from stoker.client import wait_reasons
-from stoker.client.what_if_views import what_if_json
-from stoker.core.formats.command_line import Parsed, Verb
-from stoker.core.formats.terminal import printable
-from stoker.core.states import WAITING
-from stoker.store import job_queries
-from stoker.store.job_queries import JobRow
+from stoker.client.views import why as wait_reasons
+from stoker.client.views.what_if import what_if_json
+from stoker.engine.store import job_queries
+from stoker.engine.store.job_queries import JobRow
+from stoker.states import WAITING
+from stoker.text.command_line import Parsed, Verb
+from stoker.text.terminal import printable
 
 VERB = Verb(
     "why",

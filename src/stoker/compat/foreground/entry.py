@@ -10,8 +10,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
+from stoker.text.byte_text import to_system
 
 _INTERRUPTED = 130
 
@@ -64,7 +64,7 @@ def _import_command(module: str) -> Callable[[list[str]], int]:
 
 
 def _print_error(error: Error) -> None:
-    from stoker.core.formats.terminal import printable  # slow to import
+    from stoker.text.terminal import printable  # slow to import
 
     write_notice(f"error: {printable(error.message)}")
     if error.hint:

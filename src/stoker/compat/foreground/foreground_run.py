@@ -22,19 +22,19 @@ from collections.abc import Callable, Iterable
 from stoker.compat.foreground.entry import write_all, write_notice
 from stoker.compat.foreground.gpu_slots import LOWEST, make_slots
 from stoker.compat.foreground.jobs import End, Job, JobSource, Summary, working_directory
-from stoker.core.formats.byte_text import to_system
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import Context, JobSpec, Outcome, Request
-from stoker.core.outcome.retry import Verdict
-from stoker.daemon.foreground import Foreground
-from stoker.daemon.interfaces import EventListener, Host
+from stoker.engine.daemon.foreground import Foreground
+from stoker.engine.daemon.interfaces import EventListener, Host
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import Context, JobSpec, Outcome, Request
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store.database import open_temporary
+from stoker.engine.store.meta import tag_base
+from stoker.engine.store.output_columns import literal_path
+from stoker.engine.store.submit import Submission
+from stoker.engine.supervisor.regular_files import open_for_output
 from stoker.errors import NoPermission
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.store.database import open_temporary
-from stoker.store.meta import tag_base
-from stoker.store.output_columns import literal_path
-from stoker.store.submit import Submission
-from stoker.supervisor.regular_files import open_for_output
+from stoker.text.byte_text import to_system
 
 _ONE_SLOT = Request(gpus=1)
 _PREFIX = "compat"  # of the folder of a run

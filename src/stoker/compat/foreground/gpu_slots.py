@@ -13,18 +13,18 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from stoker.core.gpus.sample import Sample
-from stoker.core.model import Device, DeviceState, Request, RunningJob
-from stoker.core.policy.eligible import is_named
-from stoker.daemon.gpus.gpu_usage import GpuUse
-from stoker.daemon.gpus.gpus import ChangingGpus, Gpus
-from stoker.devices.discovery import has_driver
-from stoker.devices.leases.lease import Lease
+from stoker.engine.daemon.gpus.gpu_usage import GpuUse
+from stoker.engine.daemon.gpus.gpus import ChangingGpus, Gpus
+from stoker.engine.devices.discovery import has_driver
+from stoker.engine.devices.leases.lease import Lease
+from stoker.engine.gpus.sample import Sample
+from stoker.engine.model import Device, DeviceState, Request, RunningJob
+from stoker.engine.policy.eligible import is_named
 from stoker.settings import Settings
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
+    from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
 
 # The order in which free slots are used.
 LOWEST = "lowest"  # the order of the list
@@ -275,8 +275,8 @@ def make_slots(
         return opaque
     # Inside a job, the job's lease also covers this run.
     inherited = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
-    from stoker.daemon.gpus.monitored_gpus import MonitoredGpus
-    from stoker.devices.nvml_client import sample_once
+    from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
+    from stoker.engine.devices.nvml_client import sample_once
 
     real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, inherited)
     real.update(sample_once(), {})

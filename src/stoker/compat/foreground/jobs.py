@@ -6,7 +6,7 @@ import os
 import select
 from collections.abc import Callable
 
-from stoker.core.record import Record
+from stoker.record import Record
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.compat.gpu_task_scheduler import folder_records as records
-from stoker.core.record import Record
+from stoker.record import Record
 
 _IGNORED_KEYS = "ignored_keys_for_folder_name"
 _IGNORED_CHARACTERS = "ignored_characters_for_folder_name"

@@ -28,8 +28,8 @@ from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.jobs import End, Job
 from stoker.compat.gpu_task_scheduler import task_file as pickles
 from stoker.compat.gpu_task_scheduler.folder_records import Folder
-from stoker.core.record import Record
 from stoker.errors import Error
+from stoker.record import Record
 
 _READ = 1 << 16
 

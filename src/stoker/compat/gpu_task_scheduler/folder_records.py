@@ -22,7 +22,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from stoker.core.formats.flock import FLOCK
+from stoker.text.flock import FLOCK
 
 _ATTRIBUTE = "user.stoker.tasks"
 _FILE = ".stoker-tasks.json"

@@ -23,9 +23,9 @@ from stoker.compat.gpu_task_scheduler.config import ConfigManager
 from stoker.compat.gpu_task_scheduler.exit_status import count_failed
 from stoker.compat.gpu_task_scheduler.folder_records import Folder, stage_of
 from stoker.compat.gpu_task_scheduler.log import SchedulerLog
-from stoker.core.record import Record
+from stoker.engine.supervisor.regular_files import open_for_output
 from stoker.errors import Broken, Error
-from stoker.supervisor.regular_files import open_for_output
+from stoker.record import Record
 
 _ENGINE = "stoker.compat.gpu_task_scheduler.engine"
 _CHILD = "gpu_task_scheduler.start_gpu_task"

@@ -14,9 +14,9 @@ import sys
 from _pickle import dumps, loads
 from typing import Any
 
-from stoker.core.record import Record
 from stoker.errors import NoPermission
 from stoker.functions.import_paths import own_path
+from stoker.record import Record
 
 _MAGIC = b"stoker-1"
 _SIZE_BYTES = 8

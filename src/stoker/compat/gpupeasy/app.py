@@ -29,12 +29,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from stoker.core.record import Record
-from stoker.http.addresses import host_values
-from stoker.http.guard_request import GuardRequest, Refusal, refuse_site
-from stoker.http.http_server import ServerSockets
-from stoker.http.middleware import Middleware, MiddlewareConfig
-from stoker.http.peers import own_uids
+from stoker.record import Record
+from stoker.web.http.addresses import host_values
+from stoker.web.http.guard_request import GuardRequest, Refusal, refuse_site
+from stoker.web.http.http_server import ServerSockets
+from stoker.web.http.middleware import Middleware, MiddlewareConfig
+from stoker.web.http.peers import own_uids
 
 _BODY_BYTES = 16 << 20
 _THREADS = 16

@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from stoker.errors import UsageError
-from stoker.http.addresses import resolve
-from stoker.http.peers import listener_uid
+from stoker.web.http.addresses import resolve
+from stoker.web.http.peers import listener_uid
 
 _TIMEOUT_SECONDS = 30.0
 _MAX_BYTES = 64 << 20

@@ -13,14 +13,14 @@ import time
 from stoker.compat.foreground.gpu_slots import FIRST_FREED, MonitoredSlots, SlotGpus, make_slots
 from stoker.compat.gpupeasy.event_log import EventLog, label
 from stoker.compat.gpupeasy.jobs import return_code
-from stoker.core.model import UNCOUNTED, HostResources, Outcome
-from stoker.core.outcome.retry import Verdict
-from stoker.daemon.gpus.gpus import Gpus
-from stoker.daemon.main import Daemon, main
+from stoker.engine.daemon.gpus.gpus import Gpus
+from stoker.engine.daemon.main import Daemon, main
+from stoker.engine.model import UNCOUNTED, HostResources, Outcome
+from stoker.engine.outcome.retry import Verdict
+from stoker.engine.store import job_queries, meta, named_devices
+from stoker.engine.supervisor.messages import AttemptStarted
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import job_queries, meta, named_devices
-from stoker.supervisor.messages import AttemptStarted
 
 MODULE = "stoker.compat.gpupeasy.daemon"
 READY = "peasy_ready"  # in the database: whether the ends of all earlier jobs are recorded

@@ -9,7 +9,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from stoker.core.formats.log_rendering import LogView
+from stoker.text.logs.log_rendering import LogView
 
 Job = Mapping[str, Any]
 Messages = Mapping[str, Any]

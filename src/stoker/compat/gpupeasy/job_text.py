@@ -10,7 +10,7 @@ import re
 import shlex
 from collections.abc import Iterator
 
-from stoker.core.record import Record
+from stoker.record import Record
 
 
 class TextJob(Record):

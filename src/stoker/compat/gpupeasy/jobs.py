@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 
 from stoker.compat.foreground.gpu_slots import expand_range
-from stoker.core.formats.byte_text import to_bytes
-from stoker.core.outcome.wait_status import exit_code_of, signal_of
-from stoker.core.record import Record
-from stoker.core.states import FINAL
-from stoker.store.job_queries import JobRow
+from stoker.engine.outcome.wait_status import exit_code_of, signal_of
+from stoker.engine.store.job_queries import JobRow
+from stoker.record import Record
+from stoker.states import FINAL
+from stoker.text.byte_text import to_bytes
 
 DEFAULT_PRIORITY = 30  # the value of the original's plan, with which the queue is FIFO
 _MAX_PRIORITY = 1 << 31

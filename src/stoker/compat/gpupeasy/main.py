@@ -15,18 +15,18 @@ from stoker.compat.gpupeasy.client import Backend, Unreachable
 from stoker.compat.gpupeasy.event_log import NAME, EventLog
 from stoker.compat.gpupeasy.job_text import error_in, jobs_in
 from stoker.compat.gpupeasy.jobs import split_device_list
-from stoker.core.record import Record
-from stoker.devices.discovery import find_devices
+from stoker.engine.devices.discovery import find_devices
+from stoker.engine.supervisor import locks
 from stoker.errors import Conflict, Error, NoPermission, Unavailable, UsageError
-from stoker.http.addresses import resolve
-from stoker.http.token_file import load_token, read_token
+from stoker.record import Record
 from stoker.settings import Settings, load_settings, prepare_state_dir
-from stoker.supervisor import locks
+from stoker.web.http.addresses import resolve
+from stoker.web.http.token_file import load_token, read_token
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.compat.gpupeasy.app import Application
-    from stoker.http.http_server import ServerSockets
+    from stoker.web.http.http_server import ServerSockets
 
 SERVER_PORT = 8888
 GUI_PORT = 4004
@@ -292,7 +292,7 @@ def submit(backend: Backend, path: str) -> int:
 
 def _bind(options: ListenOptions) -> ServerSockets:
     """Open the port; connections wait until the server accepts them."""
-    from stoker.http.http_server import listen
+    from stoker.web.http.http_server import listen
 
     addresses = resolve(options.host)
     if not addresses.is_loopback and options.token_file is None:
@@ -309,7 +309,7 @@ def _serving(
 ) -> Iterator[None]:
     """Serve requests until the end of the block."""
     from stoker.compat.gpupeasy.app import Guard, make_app, own_hosts
-    from stoker.http.http_server import serving
+    from stoker.web.http.http_server import serving
 
     guard = Guard(own_hosts(listening, options.names), token)
     if not listening.addresses.is_loopback:

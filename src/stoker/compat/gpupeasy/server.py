@@ -12,9 +12,9 @@ from stoker.compat.gpupeasy.app import Entry, Request, as_json
 from stoker.compat.gpupeasy.event_log import EventLog
 from stoker.compat.gpupeasy.jobs import InvalidSubmission
 from stoker.compat.gpupeasy.service import JobNotFound, Service
-from stoker.core.states import FINAL
 from stoker.errors import Error
 from stoker.settings import Settings
+from stoker.states import FINAL
 
 _NO_LIMIT = 10**9
 _FAILED = tuple(state for state in FINAL if state != "done")

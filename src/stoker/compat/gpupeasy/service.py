@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stoker.client import views
 from stoker.client.queue import Queue, current_context
+from stoker.client.views import job as views
 from stoker.compat.gpupeasy import jobs
 from stoker.compat.gpupeasy.daemon import MODULE, READY
 from stoker.compat.gpupeasy.event_log import EventLog, label
@@ -21,19 +21,19 @@ from stoker.compat.gpupeasy.jobs import (
     split_device_list,
     status_of,
 )
-from stoker.core.formats.byte_text import to_bytes
-from stoker.core.job_settings import JobSettings
-from stoker.core.model import JobSpec, Request
-from stoker.core.states import ACTIVE, FINAL, WAITING
-from stoker.daemon.start import ensure_daemon
+from stoker.engine.daemon.start import ensure_daemon
+from stoker.engine.job_settings import JobSettings
+from stoker.engine.model import JobSpec, Request
+from stoker.engine.store import changes, edits, job_queries, meta, named_devices
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.store.named_devices import NamedDevices
+from stoker.engine.store.output_columns import literal_path
+from stoker.engine.store.submit import Submission
+from stoker.engine.supervisor.logs import job_folder
 from stoker.errors import Error
 from stoker.settings import Settings
-from stoker.store import changes, edits, job_queries, meta, named_devices
-from stoker.store.job_queries import JobRow
-from stoker.store.named_devices import NamedDevices
-from stoker.store.output_columns import literal_path
-from stoker.store.submit import Submission
-from stoker.supervisor.logs import job_folder
+from stoker.states import ACTIVE, FINAL, WAITING
+from stoker.text.byte_text import to_bytes
 
 _ALL = 10**9
 _MAX_COPIES = 1000

@@ -13,8 +13,8 @@ from collections.abc import Callable
 
 from stoker.compat.foreground.jobs import End, Job, JobSource, LineJobs, open_lines
 from stoker.compat.hog.options import Unusable
-from stoker.core.formats.byte_text import to_system
-from stoker.core.record import Record
+from stoker.record import Record
+from stoker.text.byte_text import to_system
 
 SUCCESS, FAILURE, HOOKS = "SUCCESS", "FAILURE", "HOOKS"
 

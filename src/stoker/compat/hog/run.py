@@ -18,9 +18,9 @@ from stoker.compat.foreground.gpu_slots import FIRST_FREED
 from stoker.compat.foreground.jobs import End, Job, JobSource, LineJobs, Summary, wants_zero
 from stoker.compat.hog.jobs import FAILURE, HOOKS, SUCCESS, Folder, YieldedJobs, open_jobs
 from stoker.compat.hog.options import GpuFile, Unusable, gpu_ids, parse
-from stoker.core.record import Record
+from stoker.engine.supervisor.parent_death import send_at_parent_death
 from stoker.errors import Error
-from stoker.supervisor.parent_death import send_at_parent_death
+from stoker.record import Record
 
 # A failing hook prevents the job. Its output goes to a separate file, apart from the job's output.
 _WITH_HOOK = '(\n{}\n) >"$HOG_DIR/HOOKS" 2>&1 </dev/null || exit 1\n{}'

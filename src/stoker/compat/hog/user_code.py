@@ -22,7 +22,7 @@ import traceback
 from importlib.util import module_from_spec, spec_from_file_location
 
 from stoker.compat.foreground.entry import write_all
-from stoker.supervisor.parent_death import send_at_parent_death
+from stoker.engine.supervisor.parent_death import send_at_parent_death
 
 
 def _load(path: str) -> object:

@@ -10,12 +10,12 @@ import os
 import time
 
 from stoker.compat.schedule.state_file import FREE, Entry
-from stoker.core.gpus.occupancy import occupancy_of
-from stoker.core.gpus.sample import GpuSample
-from stoker.daemon.gpus.process_owners import user_name, user_of
-from stoker.devices.discovery import has_driver
-from stoker.devices.leases.holders import DeviceClaim, Holder
-from stoker.devices.leases.lease import holders
+from stoker.engine.daemon.gpus.process_owners import user_name, user_of
+from stoker.engine.devices.discovery import has_driver
+from stoker.engine.devices.leases.holders import DeviceClaim, Holder
+from stoker.engine.devices.leases.lease import holders
+from stoker.engine.gpus.occupancy import occupancy_of
+from stoker.engine.gpus.sample import GpuSample
 from stoker.errors import Error
 
 TIME = "%Y-%m-%d %H:%M:%S"
@@ -36,7 +36,7 @@ class Gpus:
         self.own_entries: dict[int, Entry] = {}  # the GPUs of our task
 
     def _sample(self) -> None:
-        from stoker.devices.nvml_client import sample_once
+        from stoker.engine.devices.nvml_client import sample_once
 
         sample = sample_once()
         self._sampled_at = sample.at

@@ -7,8 +7,8 @@ the words of the task unquoted, with its options. As in argparse, names may be a
 
 from __future__ import annotations
 
-from stoker.core.record import Record
 from stoker.errors import UsageError
+from stoker.record import Record
 
 USAGE = """\
 usage: schedule [-h] [-gc GPU_COUNT] [-i INIT [INIT ...]] [-v] [-o [OUT]]

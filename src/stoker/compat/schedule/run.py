@@ -21,12 +21,12 @@ from stoker.compat.schedule.task import (
     stop_self,
 )
 from stoker.compat.schedule.wait import QueuePlace
-from stoker.core.record import Record
-from stoker.daemon.gpus.process_owners import user_name
-from stoker.devices.leases.lease import Lease
+from stoker.engine.daemon.gpus.process_owners import user_name
+from stoker.engine.devices.leases.lease import Lease
+from stoker.engine.supervisor.regular_files import open_for_output
 from stoker.errors import UsageError
+from stoker.record import Record
 from stoker.settings import load_settings
-from stoker.supervisor.regular_files import open_for_output
 
 # Poll for changes that cause no file event, e.g. a process ahead of us that was stopped.
 _POLL_SECONDS = 1.0

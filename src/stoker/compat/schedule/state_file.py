@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from stoker.core.record import Record
 from stoker.errors import NoPermission
+from stoker.record import Record
 
 PATH = "/tmp/gpu_scheduler_info"
 DEFAULT_COUNT = 4

@@ -11,11 +11,11 @@ import time
 from stoker.compat.foreground.entry import write_line
 from stoker.compat.foreground.jobs import working_directory
 from stoker.compat.schedule.options import STDOUT
-from stoker.core.model import Context, Outcome
-from stoker.devices.leases.lease import Lease
+from stoker.engine.devices.leases.lease import Lease
+from stoker.engine.model import Context, Outcome
+from stoker.engine.supervisor.foreground_jobs import ForegroundJobs
+from stoker.engine.supervisor.messages import INHERIT, Order, Refused
 from stoker.errors import Error
-from stoker.supervisor.foreground_jobs import ForegroundJobs
-from stoker.supervisor.messages import INHERIT, Order, Refused
 
 _NO_KILL = 1e9  # grace period in seconds: only another Ctrl-C kills
 # The task ignores SIGINT, as with the original; a shell can set that up, posix_spawn cannot. It

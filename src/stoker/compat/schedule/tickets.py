@@ -13,9 +13,9 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 
-from stoker.core.fields import from_fields
-from stoker.core.record import Record
-from stoker.devices.leases.lease_files import lease_folder
+from stoker.engine.devices.leases.lease_files import lease_folder
+from stoker.fields import from_fields
+from stoker.record import Record
 
 _TICKET = "schedule."
 # Locked while a process creates its ticket. Release 0.1 locks a file of this name, and processes

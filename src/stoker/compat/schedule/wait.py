@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 from stoker.compat.schedule.options import Call
 from stoker.compat.schedule.tickets import GpuRequest, TicketQueue, left_over
-from stoker.devices.leases.any_gpu_lease import AnyGpuLease
-from stoker.devices.leases.holders import DeviceClaim
-from stoker.devices.leases.lease import Lease
+from stoker.engine.devices.leases.any_gpu_lease import AnyGpuLease
+from stoker.engine.devices.leases.holders import DeviceClaim
+from stoker.engine.devices.leases.lease import Lease
 
 _IN_MODIFY, _IN_CLOSE_WRITE, _IN_CLOSE_NOWRITE, _IN_DELETE = 0x2, 0x8, 0x10, 0x200
 # The kernel reports a close shortly before it releases the lock, so check again several times.

@@ -13,8 +13,8 @@ from itertools import islice, product
 from math import prod
 
 from stoker.compat.foreground.entry import print_bytes, run_and_exit
-from stoker.core.formats.byte_text import to_system
 from stoker.errors import Error
+from stoker.text.byte_text import to_system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

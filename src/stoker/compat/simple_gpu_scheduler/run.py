@@ -14,11 +14,11 @@ from stoker.compat.foreground.entry import write_line, write_notice
 from stoker.compat.foreground.foreground_run import ForegroundRun, Reporter
 from stoker.compat.foreground.gpu_slots import LAST_FREED, split_devices
 from stoker.compat.foreground.jobs import End, Job, LineJobs, open_lines, wants_zero
-from stoker.core.formats.byte_text import to_system
-from stoker.core.record import Record
-from stoker.devices.discovery import find_devices
+from stoker.engine.devices.discovery import find_devices
 from stoker.errors import Error, NoPermission, UsageError
+from stoker.record import Record
 from stoker.settings import Settings, load_settings, prepare_state_dir
+from stoker.text.byte_text import to_system
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

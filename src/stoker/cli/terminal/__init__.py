@@ -1,1 +1,0 @@
-"""Interactive jobs at a user's terminal: start one, wait for its GPUs, attach to it."""

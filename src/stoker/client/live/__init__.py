@@ -1,0 +1,1 @@
+"""State that follows the queue: waiting, watching, logs."""

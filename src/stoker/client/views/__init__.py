@@ -1,0 +1,1 @@
+"""What commands, JSON and the web UI show of jobs and GPUs."""

@@ -1,1 +1,0 @@
-"""Parsing of user input and rendering of text."""

@@ -1,1 +1,0 @@
-"""Metrics that jobs report."""

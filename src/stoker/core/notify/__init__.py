@@ -1,1 +1,0 @@
-"""Notifications: when and where (rules.py), the settings, and the texts of messages."""

@@ -1,1 +1,0 @@
-"""Processes that the daemon starts beside its loop."""

@@ -1,0 +1,1 @@
+"""Snapshots of the database, and its repair after damage."""

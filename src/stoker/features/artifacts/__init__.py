@@ -1,0 +1,1 @@
+"""Files that jobs write: listed, shown, copied, continued from."""

@@ -1,0 +1,102 @@
+"""The files that a job left in its output folder: list them, and open one.
+
+All attempts of a job, and all jobs of a trial, have the same folder. The files of jobs on a backend
+are in the folder that their nodes see, or were copied there.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import Counter
+from urllib.parse import quote, unquote_to_bytes
+
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.supervisor.logs import job_folder
+from stoker.errors import NotFound
+from stoker.features.artifacts.file_kinds import IMAGE, kind_by_name
+from stoker.features.artifacts.file_series import Series, file_series
+from stoker.features.artifacts.output_walk import FoundFile, Walk, WalkLimits, open_inside
+from stoker.record import Record
+from stoker.settings import Settings
+from stoker.text.sizes import format_size
+
+LIMITS = WalkLimits(max_entries=5000, max_depth=8, max_folders=500)
+_MAX_WORDS = 3
+
+
+class Artifacts(Record):
+    """The files of a job, newest walk."""
+
+    folder: str
+    files: tuple[FoundFile, ...]
+    series: tuple[Series, ...]  # of images
+    is_cut: bool  # there are more files than are listed
+    skipped: int  # links, FIFOs, sockets and devices
+
+
+def output_folder(settings: Settings, row: JobRow) -> str:
+    """$STOKER_OUTPUT_DIR of a job; it may not exist."""
+    return row.output_dir or job_folder(row.files_dir or settings.state_dir, row.id)
+
+
+def checkpoint_folder(settings: Settings, row: JobRow) -> str:
+    """$STOKER_CHECKPOINT_DIR of a job; it may not exist."""
+    return os.path.join(output_folder(settings, row), "checkpoints")
+
+
+def list_artifacts(settings: Settings, row: JobRow) -> Artifacts:
+    """The files of a job, by path; at most `LIMITS.max_entries`."""
+    folder = output_folder(settings, row)
+    walk = Walk(folder, LIMITS)
+    files = sorted(walk, key=lambda one: one.path)
+    images = (one.path for one in files if kind_by_name(one.path) == IMAGE)
+    return Artifacts(
+        folder=folder,
+        files=tuple(files),
+        series=tuple(file_series(images)),
+        is_cut=walk.is_cut,
+        skipped=walk.skipped,
+    )
+
+
+def open_artifact(settings: Settings, row: JobRow, key: str) -> tuple[int, str]:
+    """(descriptor, path) of a file, by the key that a list has for it. Raises NotFound."""
+    path = os.fsdecode(unquote_to_bytes(key))
+    try:
+        return open_inside(output_folder(settings, row), path), path
+    except OSError as error:
+        missing = error.errno in (None, errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+        why = "" if missing else f": {error.strerror}"
+    except ValueError:  # a NUL
+        why = ""
+    raise NotFound(
+        f"job {row.id} has no file `{path[:200]}`{why}",
+        "links and special files are not shown; the list of its files is at /api/jobs/ID/files",
+    )
+
+
+def key_of(path: str) -> str:
+    """A path as ASCII text for an address; names need not be valid UTF-8."""
+    return quote(os.fsencode(path), safe="/")
+
+
+def artifact_words(found: Artifacts) -> str:
+    """The files of a job in one line: `12 files, 3.4 MiB: samples (10 images), checkpoints/...`."""
+    if not found.files:
+        return ""
+    count, total = len(found.files), sum(one.size for one in found.files)
+    more = "more than " if found.is_cut else ""
+    words = f"{more}{count} file{'' if count == 1 else 's'}, {format_size(total)}"
+    in_series = {path for one in found.series for _, path in one.steps}
+    parts = [f"{one.name} ({len(one.steps)} images)" for one in found.series]
+    rest = [one for one in found.files if one.path not in in_series]
+    rest.sort(key=lambda one: -one.size)
+    parts += [f"{one.path} ({format_size(one.size)})" for one in rest]
+    shown = parts[:_MAX_WORDS] + (["..."] if len(parts) > _MAX_WORDS else [])
+    return f"{words}: {', '.join(shown)}"
+
+
+def kinds(found: Artifacts) -> dict[str, int]:
+    """How many files there are of each kind."""
+    return dict(Counter(kind_by_name(one.path) for one in found.files))

@@ -1,0 +1,1 @@
+"""The command `stoker backend`."""

@@ -1,0 +1,1 @@
+"""Starting the daemon after a boot."""

@@ -1,0 +1,180 @@
+"""Read the state of the code in a folder: commit, branch and diff.
+
+The diff is what `git diff COMMIT` prints: changes of tracked files, staged or
+not, without the content of binary files.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from stoker.features.code.git_patch import without_touched
+from stoker.features.code.private_git import find_git, git_environment
+from stoker.features.code.repository import Repository, find_repository, read_head
+from stoker.record import Record
+
+MAX_DIFF_BYTES = 5_000_000
+TIME_LIMIT_SECONDS = 2.0
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # known to git without an object
+NO_REPOSITORY = "in no git repository"
+_MAX_WORDS = 100  # of a command
+_SHA256_LENGTH = 64
+_SIGKILL = 9  # the module signal imports enum, which would make every submit slower
+_DIFF = (
+    "diff",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--no-color",
+    "--full-index",
+    "--no-renames",
+    "--ignore-submodules=dirty",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)
+
+
+class CodeState(Record):
+    """The code in a folder. `problem` says why the diff is not known or was not kept."""
+
+    root: str
+    commit: str | None  # None: there is no commit yet
+    branch: str | None  # None: HEAD is detached
+    is_dirty: bool | None  # whether tracked files differ from the commit; None: not known
+    diff: bytes = b""
+    diff_bytes: int = 0  # its size, also if it was not kept
+    problem: str | None = None
+
+
+def read_state(cwd: str) -> CodeState | None:
+    """The state of the code in `cwd`; None if it is not in a git repository.
+
+    Never raises OSError: the state has the problem.
+    """
+    repository = find_repository(cwd)
+    return None if repository is None else compare(repository)
+
+
+def read_files(cwd: str, words: tuple[str, ...]) -> CodeState | None:
+    """The state of a folder in no git repository: hashes of the files that a command names, such
+    as `train.py`, or a module after `-m`. None if it names none."""
+    import hashlib
+    import re
+
+    hashes = {}
+    for name in re.findall(r"[^\s'\"=;|&<>()]+", " ".join(words))[:_MAX_WORDS]:
+        for path in (name, f"{name.replace('.', '/')}.py"):
+            full = os.path.join(cwd, path)
+            try:
+                if not os.path.isfile(full) or os.path.getsize(full) > MAX_DIFF_BYTES:
+                    continue
+                with open(full, "rb") as file:
+                    hashes[path] = hashlib.sha256(file.read()).hexdigest()[:12]
+            except (OSError, ValueError):
+                continue
+    if not hashes:
+        return None
+    files = ", ".join(f"{path} has the SHA-256 {value}" for path, value in hashes.items())
+    return CodeState(cwd, None, None, None, problem=f"{NO_REPOSITORY}; {files}")
+
+
+def compare(
+    repository: Repository, *, base: str | None = None, seconds: float = TIME_LIMIT_SECONDS
+) -> CodeState:
+    """The state of a work tree, as git reads it within `seconds`. `base`: the commit to compare
+    with, if not HEAD."""
+    head = read_head(repository)
+    unknown = CodeState(repository.root, head.commit, head.branch, None)
+    if head.problem is not None and base is None:
+        return unknown._replace(problem=f"diff not recorded: {head.problem}")
+    git = find_git()
+    if git is None:
+        return unknown._replace(problem="diff not recorded: git is not installed")
+    commit = base or head.commit or EMPTY_TREE
+    env = git_environment(repository, len(commit) == _SHA256_LENGTH)
+    try:
+        result = _run(git, ["-C", repository.root, *_DIFF, commit, "--"], env, seconds)
+    except OSError as error:
+        return unknown._replace(problem=f"diff not recorded: cannot run git: {error.strerror}")
+    if result is None:
+        why = f"diff not recorded: git did not finish within {seconds:.0f} s"
+        return unknown._replace(problem=why)
+    if result.status:
+        text = " ".join(result.errors.decode("utf-8", "replace").split())[:300]
+        return unknown._replace(problem=f"diff not recorded: {text or 'git failed'}")
+    if result.size > MAX_DIFF_BYTES:
+        why = f"diff too large: {result.size / 1e6:.0f} MB"
+        return unknown._replace(is_dirty=True, diff_bytes=result.size, problem=why)
+    diff = without_touched(result.output)
+    return unknown._replace(is_dirty=bool(diff), diff=diff, diff_bytes=len(diff))
+
+
+class _Result(Record):
+    status: int  # wait status
+    output: bytes  # the first MAX_DIFF_BYTES at least
+    size: int
+    errors: bytes
+
+
+def _run(git: str, words: list[str], env: dict[str, str], seconds: float) -> _Result | None:
+    """Run git without a terminal or standard input; kill it and return None after `seconds`."""
+    output, output_end = os.pipe2(os.O_CLOEXEC)
+    errors, errors_end = os.pipe2(os.O_CLOEXEC)
+    try:
+        # The module subprocess would make every submit slower.
+        pid = os.posix_spawn(
+            git,
+            [git, "--no-pager", *words],
+            env,
+            file_actions=[
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_DUP2, output_end, 1),
+                (os.POSIX_SPAWN_DUP2, errors_end, 2),
+            ],
+        )
+    except OSError:
+        _close(output, output_end, errors, errors_end)
+        raise
+    _close(output_end, errors_end)
+    result = _read(output, errors, time.monotonic() + seconds)
+    if result is None:
+        os.kill(pid, _SIGKILL)
+    _close(output, errors)
+    try:
+        status = os.waitpid(pid, 0)[1]
+    except ChildProcessError:  # the program that uses Stoker ignores SIGCHLD
+        status = 0
+    return None if result is None else result._replace(status=status)
+
+
+def _read(output: int, errors: int, deadline: float) -> _Result | None:
+    """Read until git has closed its output; None if that takes too long."""
+    parts: list[bytes] = []
+    size, kept, error_text = 0, 0, b""
+    poll = select.poll()
+    is_open = {output, errors}
+    for pipe in is_open:
+        poll.register(pipe, select.POLLIN)
+    while is_open:
+        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        if not ready:
+            return None
+        for pipe, _ in ready:
+            part = os.read(pipe, 1 << 16)
+            if not part:
+                is_open.discard(pipe)
+                poll.unregister(pipe)
+            elif pipe == errors:
+                error_text = (error_text + part)[:4096]
+            else:
+                size += len(part)
+                if kept <= MAX_DIFF_BYTES:
+                    parts.append(part)
+                    kept += len(part)
+    return _Result(0, b"".join(parts), size, error_text)
+
+
+def _close(*pipes: int) -> None:
+    for pipe in pipes:
+        os.close(pipe)

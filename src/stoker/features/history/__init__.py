@@ -1,0 +1,1 @@
+"""The past of GPUs and jobs: usage, activities, timeline."""

@@ -1,0 +1,1 @@
+"""Limits of host memory and cores by cgroups."""

@@ -1,0 +1,1 @@
+"""Notes, tags and stars on jobs and sweeps."""

@@ -1,0 +1,68 @@
+"""Routes for notes, stars and tags of jobs and sweeps."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+
+from stoker.client.queue import Queue
+from stoker.client.submit.option_values import check_tags
+from stoker.engine.store import job_queries
+from stoker.errors import UsageError
+from stoker.features.notes import store as notes
+from stoker.features.notes.client import full_note_json
+from stoker.features.notes.web_models import AnnotateForm, NoteAnswer, NoteForm, TagsAnswer
+from stoker.web import models
+from stoker.web.context import web_of
+from stoker.web.responses import json_response
+from stoker.web.routes_read import ERRORS, JobId, SweepName
+from stoker.web.routes_write import CHANGE_ERRORS, done
+
+router = APIRouter(prefix="/api", responses={**ERRORS, **CHANGE_ERRORS}, tags=["notes"])
+_MOST_TAGS = 200
+
+
+@router.put("/jobs/{id}/note", response_model=NoteAnswer)
+async def write_job_note(request: Request, id: JobId, form: NoteForm) -> Response:
+    """Replace the note of a job. The last writer wins."""
+    return await _write(request, id, form)
+
+
+@router.put("/sweeps/{name}/note", response_model=NoteAnswer)
+async def write_sweep_note(request: Request, name: SweepName, form: NoteForm) -> Response:
+    """Replace the note of a sweep. The last writer wins."""
+    return await _write(request, name, form)
+
+
+async def _write(request: Request, target: int | str, form: NoteForm) -> Response:
+    def work(queue: Queue) -> dict[str, object]:
+        return full_note_json(queue.set_note(target, form.text, is_continued=form.continued))
+
+    return await done(request, await web_of(request).threads.write(work))
+
+
+@router.post("/annotate", response_model=models.Changed)
+async def annotate(request: Request, form: AnnotateForm) -> Response:
+    """Add or remove stars and tags of jobs and sweeps."""
+
+    def work(queue: Queue) -> dict[str, object]:
+        if not form.jobs and not form.sweeps:
+            raise UsageError("no jobs or sweeps given", '{"jobs": [7], "star": true}')
+        add, remove = check_tags(form.add_tags), check_tags(form.remove_tags)
+        if form.star is None and not add and not remove:
+            raise UsageError("no change given", 'give "star", "add_tags" or "remove_tags"')
+        ids = [row.id for row in job_queries.jobs(queue.db, sorted(set(form.jobs)))]
+        if add or remove:
+            queue.tag(ids, add, remove, form.sweeps)
+        if form.star is not None:
+            queue.star(ids, form.star, form.sweeps)
+        return {"changed": len(ids) + len(set(form.sweeps))}
+
+    return await done(request, await web_of(request).threads.write(work))
+
+
+@router.get("/tags", response_model=TagsAnswer)
+async def tags(request: Request) -> Response:
+    """The most frequent tags, to complete a tag that a user types."""
+    found = await web_of(request).threads.read(lambda queue: notes.known_tags(queue.db, _MOST_TAGS))
+    return json_response(request, {"tags": [{"tag": tag, "count": n} for tag, n in found]})

@@ -1,0 +1,1 @@
+"""Metrics that jobs log: event files, summaries, and when they are read."""

@@ -1,0 +1,1 @@
+"""`stoker simulate`: a trace of jobs under other scheduling policies."""

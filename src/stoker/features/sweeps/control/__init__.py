@@ -1,0 +1,1 @@
+"""Starting, extending and stopping sweeps, and the driver of adaptive ones."""

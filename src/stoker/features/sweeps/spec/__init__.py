@@ -1,0 +1,1 @@
+"""What a sweep is: parameters, values, search space, method."""

@@ -1,0 +1,79 @@
+"""The values of a parameter as text: the inverse of value_syntax.py, for forms that edit a sweep.
+
+A domain that the syntax cannot express, such as one with probabilities, gets a text that is easy
+to read and that the parser refuses, so that an edited one is never taken for another domain.
+"""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+from stoker.errors import UsageError
+from stoker.features.sweeps.spec.domains import Choices, Continuous, Domain, Steps, Whole
+from stoker.features.sweeps.spec.search_space import Axis
+from stoker.features.sweeps.spec.value_syntax import parse
+from stoker.features.sweeps.spec.values import Value, key
+
+_SHAPES = {"uniform": "interval", "log": "log", "normal": "normal", "lognormal": "lognormal"}
+
+
+def axis_key(axis: Axis) -> str:
+    """The name of a parameter in a form: `lr`, or `lr,bs` for parameters that advance together."""
+    return ",".join(axis.names)
+
+
+def axis_text(axis: Axis) -> str:
+    """The values of an axis, as they are written after `name=`."""
+    if len(axis.domains) == 1:
+        return domain_text(axis.domains[0])
+    assert axis.size is not None
+    rows = [axis.values(index) for index in range(axis.size)]
+    return f"zip({','.join('(' + ','.join(map(value_text, row)) + ')' for row in rows)})"
+
+
+def domain_text(domain: Domain) -> str:
+    """
+    >>> from stoker.features.sweeps.spec.domains import steps, whole
+    >>> domain_text(steps("0", "1", "0.25")), domain_text(whole(1, 8))
+    ('range(0,1.00,0.25)', 'int(1,8)')
+    """
+    if isinstance(domain, Choices):
+        values = [value_text(value) for value in domain.values]
+        if domain.weights:
+            pairs = zip(values, domain.weights, strict=True)
+            return f"weighted({','.join(f'{value}:{weight:g}' for value, weight in pairs)})"
+        return ",".join(values)
+    if isinstance(domain, Steps):
+        end = Decimal(domain.first) + domain.length * Decimal(domain.step)
+        return f"range({domain.first},{end},{domain.step})"
+    if isinstance(domain, Whole):
+        return f"{'logint' if domain.log else 'int'}({domain.low},{domain.high})"
+    return _continuous(domain)
+
+
+def _continuous(domain: Continuous) -> str:
+    step = "" if domain.step is None else f",step={domain.step!r}"
+    return f"{_SHAPES[domain.shape]}({domain.a!r},{domain.b!r}{step})"
+
+
+def value_text(value: Value) -> str:
+    """One value; quoted only if it would be read as another one otherwise."""
+    if _means(value.text, value.data):
+        return value.text
+    if not isinstance(value.data, str):
+        return json.dumps(value.data, ensure_ascii=False)
+    escaped = value.data.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def _means(text: str, data: object) -> bool:
+    """Whether the text, alone and in a list, is read as this value."""
+    try:
+        (alone,), (listed,) = parse(text, 1), parse(f"{text},0", 1)
+    except UsageError:
+        return False
+    return all(
+        isinstance(domain, Choices) and key(domain.value(0).data) == key(data)
+        for domain in (alone, listed)
+    ) and (alone.size, listed.size) == (1, 2)

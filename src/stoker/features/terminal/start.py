@@ -1,0 +1,201 @@
+"""Start an interactive job, wait until it has its GPUs, and attach this terminal to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from stoker.cli.open_queue import at_end
+from stoker.cli.output import notice
+from stoker.cli.progress_line import ProgressLine
+from stoker.cli.start_notice import STARTED
+from stoker.cli.verbs.wait import code_of
+from stoker.client.live.change_feed import ChangeFeed
+from stoker.client.queue import Queue
+from stoker.client.submit.job_options import check_words, flag_values
+from stoker.client.submit.job_specs import JobSpecs
+from stoker.client.views import job as views
+from stoker.client.views import why as wait_reasons
+from stoker.engine.model import LOCAL
+from stoker.engine.store import job_queries
+from stoker.engine.store.job_queries import JobRow
+from stoker.engine.supervisor.sockets import connect
+from stoker.errors import Conflict, NotFound, UsageError
+from stoker.features.terminal.limit_notice import LimitNotice
+from stoker.features.terminal.relay import relay
+from stoker.features.terminal.session import PROGRAM, SHELL, session_argv
+from stoker.settings import Settings
+from stoker.states import FINAL, WAITING
+from stoker.text.activation import is_in_container
+from stoker.text.command_line import Parsed
+from stoker.text.commands.shell_words import is_interactive, plain_words
+from stoker.text.terminal import cut, printable
+
+PRIORITY = 10  # a person waits, so interactive jobs start before those of the default priority
+_FOLDER = "terminals"
+_LISTED = 10_000
+_CAUSE_SECONDS = 3.0  # to learn whether the program was ended by Stoker
+_REASON_SECONDS = 2.0  # between two updates of the reason why the job waits
+
+
+def run_interactive(queue: Queue, parsed: Parsed, words: list[str]) -> int:
+    """Run a command, or a shell if there is none, on this terminal as a job of the queue.
+
+    Returns its exit code. Raises UsageError without a terminal.
+    """
+    check_terminal()
+    values = flag_values(parsed.values)
+    if values.get("on") not in (None, LOCAL):
+        raise UsageError(
+            f"interactive jobs run on this host only, not on {values['on']}",
+            "on a Slurm cluster: srun --pty bash",
+        )
+    values.setdefault("on", LOCAL)
+    values.setdefault("priority", PRIORITY)
+    idle = queue.settings.terminal_idle if parsed["idle"] is None else parsed["idle"]
+    kind = PROGRAM if words else SHELL
+    command = _command(queue.settings, words, is_argv=parsed.dashed)
+    specs = JobSpecs(queue.settings, queue.devices(), values)
+    if is_in_container(specs.base.settings.activation):
+        raise UsageError(
+            "interactive jobs cannot run in a container",
+            "start a shell on GPUs, and run the container from there: stoker shell",
+        )
+    folder = os.path.join(queue.settings.state_dir, _FOLDER)
+    spec = specs.command(list(session_argv(folder, idle, kind, command)), is_argv=True)
+    spec = spec._replace(snapshot=None)  # a user edits the files of the folder
+    if spec.name is None and kind == SHELL:
+        spec = spec._replace(name="shell")
+    job = queue.submission().add([spec], time.time()).first
+    try:
+        if queue.ensure_daemon():
+            notice(STARTED)
+        row = _wait_for_start(queue, job)
+    except BaseException as error:
+        queue.cancel([job])
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        notice(f"job {job} cancelled")
+        return 130
+    return attach(queue, row)
+
+
+def _command(settings: Settings, words: list[str], *, is_argv: bool) -> tuple[str, ...]:
+    """The words to run: a shell without words; one quoted argument is run by the shell."""
+    shell = settings.shell or os.environ.get("SHELL") or "/bin/sh"
+    if not words:
+        return (shell,)
+    check_words(tuple(words))
+    if len(words) == 1 and not is_argv:
+        return plain_words(words[0]) or (shell, "-c", words[0])
+    return tuple(words)
+
+
+def check_terminal() -> None:
+    """Raise UsageError if stdin or stdout is not a terminal."""
+    if not (os.isatty(0) and os.isatty(1)):
+        raise UsageError("an interactive job needs a terminal", "in scripts, use `stoker submit`")
+
+
+def _wait_for_start(queue: Queue, job: int) -> JobRow:
+    """Show why the job waits until it starts or ends. Raises KeyboardInterrupt also on SIGHUP."""
+    changes = ChangeFeed(queue.settings.state_dir)
+    at_end(changes.close)
+    line = ProgressLine()
+    shown_at = 0.0
+    old = {
+        number: signal.signal(number, signal.default_int_handler)
+        for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        while True:
+            row = job_queries.job(queue.db, job)
+            if row.state in FINAL or row.state == "running":
+                return row
+            if row.state in WAITING and time.monotonic() >= shown_at + _REASON_SECONDS:
+                shown_at = time.monotonic()
+                line.write(_reason(queue, row))
+            changes.wait(_REASON_SECONDS)
+    finally:
+        line.clear()
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _reason(queue: Queue, row: JobRow) -> str:
+    found = wait_reasons.explain_wait(queue.db, queue.settings, row)
+    text = f"job {row.id} waits" + (": " + "; ".join(found.reasons) if found.reasons else "")
+    try:
+        columns = os.get_terminal_size(2).columns
+    except OSError:
+        columns = 80
+    return cut(printable(text), columns - 1)
+
+
+def newest_interactive(queue: Queue) -> int:
+    """The newest interactive job that runs. Raises NotFound."""
+    for row in job_queries.jobs_in_states(queue.db, ("running",), _LISTED, newest_first=True):
+        if is_interactive(row.argv):
+            return row.id
+    raise NotFound("no interactive job is running", "to start one: stoker shell")
+
+
+def attach(queue: Queue, row: JobRow) -> int:
+    """Attach this terminal to an interactive job that has started; returns the exit code."""
+    if not is_interactive(row.argv):
+        raise Conflict(
+            f"job {row.id} is not interactive, so no terminal can attach to it",
+            f"to follow its output: stoker log -f {row.id}",
+        )
+    if row.state in WAITING:
+        raise Conflict(
+            f"job {row.id} is {row.state}", f"`stoker why {row.id}` says what it waits for"
+        )
+    connection = None
+    changes = ChangeFeed(queue.settings.state_dir)
+    at_end(changes.close)
+    while connection is None and row.state not in FINAL:
+        try:
+            connection = connect(os.path.join(queue.settings.state_dir, _FOLDER), str(row.id))
+        except OSError:  # it is starting
+            changes.wait(0.02)
+            row = job_queries.job(queue.db, row.id)
+    if connection is None:
+        return _report(queue, row)
+    devices = ", ".join(map(str, row.devices))
+    place = f" on GPU {devices}" if devices else ""
+    greeting = f"job {row.id}{place}; to leave it running: Ctrl-P Ctrl-Q"
+    limit = LimitNotice(lambda: _seconds_left(queue, row.id))
+    with connection:
+        ended = relay(connection, greeting, limit.next)
+    if ended.is_taken:
+        notice(f"another terminal is attached to job {row.id} now")
+        return 0
+    if ended.is_detached:
+        notice(f"job {row.id} goes on; to return: stoker attach {row.id}")
+        return 0
+    # After an exit code, processes in the background may go on, and the job with them.
+    until = time.monotonic() + _CAUSE_SECONDS if ended.code is not None else None
+    while row.state not in FINAL and (ended.code is None or ended.code > 128):
+        left = None if until is None else until - time.monotonic()
+        if left is not None and left <= 0:
+            break
+        changes.wait(left)
+        row = job_queries.job(queue.db, row.id)
+    if ended.code is None or row.state == "cancelled" or row.cause == "time_limit":
+        return _report(queue, row)
+    return ended.code
+
+
+def _report(queue: Queue, row: JobRow) -> int:
+    words = views.result_words(row, queue.db)
+    notice(f"job {row.id} {row.state}" + (f": {words}" if words else ""))
+    return code_of(row)
+
+
+def _seconds_left(queue: Queue, job: int) -> float | None:
+    row = job_queries.job(queue.db, job)
+    if row.time_limit is None or row.started_at is None:
+        return None
+    return row.started_at + row.time_limit - time.time()

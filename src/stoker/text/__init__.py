@@ -1,0 +1,1 @@
+"""Text that users read and write: sizes, durations, tables, command lines, logs, filters."""

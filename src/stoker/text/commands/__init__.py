@@ -1,0 +1,1 @@
+"""Commands of jobs as text: words of the shell, job files, output paths."""

@@ -1,0 +1,1 @@
+"""Logs as lines for the terminal and the browser."""

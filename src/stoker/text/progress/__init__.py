@@ -1,0 +1,1 @@
+"""Progress that a job prints or logs."""

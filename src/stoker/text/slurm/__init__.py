@@ -1,0 +1,1 @@
+"""Options and variables of Slurm."""

@@ -1,1 +1,0 @@
-"""What jobs and GPUs used: the recorder process and the charts."""
