@@ -21,7 +21,8 @@ test-all: system-packages lint
 	$(BIN)/pytest -n 4 -m ""
 
 # For every change: what needs no daemon, and a few jobs through everything. Under a minute.
-FAST := tests/core tests/store tests/sweeps tests/results tests/code tests/http \
+FAST := tests/text tests/engine/test_*.py tests/engine/store tests/features/sweeps/test_*.py \
+        tests/features/results tests/web/http \
         tests/cli/test_smoke.py tests/cli/test_submit.py tests/cli/test_wait.py \
         tests/faults/test_process_trees.py
 fast: $(VENV)/dev

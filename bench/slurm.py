@@ -14,8 +14,8 @@ from bench.process import ToolError
 from bench.report import Section
 from bench.table import number, spread, table
 from bench.tools.stoker import stoker_missing
-from tests.backends.slurm_lab import BACKEND, SlurmLab
 from tests.engines.slurm_cluster import SlurmCluster, has_slurm
+from tests.features.backends.slurm_lab import BACKEND, SlurmLab
 
 TITLE = "No-op GPU jobs on a Slurm cluster of 3 nodes with 4 GPUs each"
 HEADINGS = ("how", "jobs", "seconds (range)", "jobs/s", "ratio to the array (range)", "allocations")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from tests.lab import Lab
@@ -15,6 +16,15 @@ if TYPE_CHECKING:
     from tests.engines.fake_slurm import FakeSlurm
     from tests.engines.ray_cluster import RayCluster
     from tests.engines.slurm_cluster import SlurmCluster
+
+# A slow run on a busy machine is not a failure.
+hypothesis.settings.register_profile(
+    "stoker",
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("stoker")
 
 
 @pytest.fixture

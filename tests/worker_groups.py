@@ -8,13 +8,17 @@ a module run in one process, because some of them would disturb each other. pyte
 from __future__ import annotations
 
 # Tests that may run in any process, because they take long and do not disturb each other.
-_SPLIT = ("tests/simulation/test_seeds.py", "tests/web_ui/test_scenarios.py", "tests/remote/")
+_SPLIT = (
+    "tests/simulation/test_seeds.py",
+    "tests/web_ui/test_scenarios.py",
+    "tests/features/remote/",
+)
 _ENGINES = ("ray", "slurm")
 
 
 def group_of(nodeid: str) -> str:
     """The tests of a group run in one process."""
-    if nodeid.startswith("tests/backends/"):
+    if nodeid.startswith("tests/features/backends/"):
         for engine in _ENGINES:
             if f"[{engine}" in nodeid or f"test_{engine}" in nodeid.partition("::")[0]:
                 return engine

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from stoker.settings import ContainerSettings, Settings, load_settings
+from tests.features.top.test_app import top
 from tests.lab import Lab
-from tests.top.test_app import top
 from tests.web.conftest import free_port
 from tests.web.site import Site
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.cli.helpers import as_json, refused
+from tests.features.sweeps.control.test_sweep import trials
 from tests.helpers import Gate
 from tests.lab import Lab
-from tests.sweep_control.test_sweep import trials
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.gpupeasy_lab import PeasyLab
-from tests.gpus.conftest import host, new_host, nvml_library
+from tests.engine.gpus.conftest import host, new_host, nvml_library
 from tests.helpers import Gate
 from tests.lab import Lab
 

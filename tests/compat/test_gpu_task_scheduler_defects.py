@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.compat.gts_project import MAIN, Project, without_stderr_times
-from tests.gpus.host import GpuHost
+from tests.engine.gpus.host import GpuHost
 from tests.helpers import is_alive
 from tests.lab import Lab, wait_until
 

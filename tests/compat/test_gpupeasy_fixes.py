@@ -22,7 +22,7 @@ from stoker.engine.store.database import open_database
 from stoker.engine.store.submit import Submission
 from stoker.settings import load_settings, prepare_state_dir
 from tests.compat.gpupeasy_lab import PeasyLab, send_request, stop
-from tests.gpus.host import H200, GpuHost
+from tests.engine.gpus.host import H200, GpuHost
 from tests.lab import wait_until
 
 

@@ -24,8 +24,8 @@ from stoker.engine.devices.leases.holders import DeviceClaim
 from stoker.engine.devices.leases.lease import holders, try_take
 from stoker.errors import UsageError
 from tests.cli.helpers import refused
+from tests.engine.gpus.host import USER, GpuHost
 from tests.fake_nvml import GIB
-from tests.gpus.host import USER, GpuHost
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab, wait_until
 

@@ -18,8 +18,8 @@ import pytest
 from tests.cli.helpers import refused
 from tests.compat.conftest import CompatLab
 from tests.compat.test_foreground import other_locale
+from tests.engine.gpus.host import USER, GpuHost
 from tests.fake_nvml import GIB
-from tests.gpus.host import USER, GpuHost
 from tests.helpers import Gate, is_alive
 from tests.lab import wait_until
 

@@ -13,9 +13,9 @@ import pytest
 from stoker.engine.store.database import open_database
 from stoker.engine.store.repair import backups
 from tests.cli.helpers import Terminal, as_json
+from tests.engine.store.damage import WAYS, Damage, zero_schema_page
 from tests.helpers import Gate, is_alive
 from tests.lab import Lab
-from tests.store.damage import WAYS, Damage, zero_schema_page
 
 
 def stop(lab: Lab) -> Path:

@@ -15,9 +15,9 @@ from stoker.engine.store.database import SCHEMA_VERSION, open_database
 from stoker.engine.supervisor import locks
 from stoker.errors import Unavailable, Upgraded
 from tests.cli.helpers import as_json
+from tests.engine.store.older_schema import OLDER, REGISTER, STEP, an_older_queue
 from tests.helpers import Gate
 from tests.lab import Lab
-from tests.store.older_schema import OLDER, REGISTER, STEP, an_older_queue
 
 
 def schema_of(folder: Path) -> int:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.engine.gpus.host import H200, GpuHost
 from tests.fake_nvml import build
-from tests.gpus.host import H200, GpuHost
 from tests.lab import Lab
 from tests.web.site import Site
 

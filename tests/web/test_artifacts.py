@@ -17,8 +17,8 @@ from stoker.features.artifacts.artifacts import list_artifacts
 from stoker.features.artifacts.pull_files import files_to_pull
 from stoker.features.artifacts.web import disposition
 from stoker.settings import Settings
+from tests.features.results.event_bytes import scalars
 from tests.lab import Lab
-from tests.results.event_bytes import scalars
 from tests.web import hostile_files
 from tests.web.cluster_rows import ClusterRows
 from tests.web.conftest import free_port

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from tests.engine.gpus.host import GpuHost
 from tests.fake_nvml import GIB
-from tests.gpus.host import GpuHost
 from tests.web.conftest import free_port
 from tests.web.site import Site
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cli.helpers import refused
+from tests.engine.gpus.host import GpuHost
 from tests.fake_nvml import GIB
-from tests.gpus.host import GpuHost
 from tests.lab import Lab, wait_until
 from tests.web.site import Site
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.environments import layouts
+from tests.features.environments import layouts
 from tests.web.site import Site
 
 

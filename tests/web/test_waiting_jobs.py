@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+from tests.features.top.test_app import top
 from tests.helpers import Gate
-from tests.top.test_app import top
 from tests.web.site import Site
 
 

@@ -4,7 +4,7 @@ The command line, `#stoker` lines, the Python API, web forms and their documenta
 JOB_OPTIONS. An option that the scheduling policy does not read, such as --grace, touches six files:
 
     this one                               the option, with `in_settings`
-    engine/job_settings.py                   its type and default
+    engine/job_settings.py                 its type and default
     python/options.py                      its type for editors
     where it takes effect                  as `job.settings.NAME` in the daemon, or
                                            `order.settings.NAME` in the runner
@@ -12,8 +12,8 @@ JOB_OPTIONS. An option that the scheduling policy does not read, such as --grace
     frontend/src/words.ts                  the label of the input
 
 The rest follows: dry runs, `show`, JSON and its schema, sweep files, web forms, profiles, stored
-jobs, reruns, clones, and jobs on backends (tests/backends/test_new_option.py). A new kind of value
-also needs its type in forms (web/option_forms.py).
+jobs, reruns, clones, and jobs on backends (tests/features/backends/test_new_option.py). A new kind
+of value also needs its type in forms (web/option_forms.py).
 
 An option that the policy or a query reads is a field of Request or JobSpec (engine/model.py)
 instead, set in `parse_options` below, with a column (engine/store/schema.sql) that
