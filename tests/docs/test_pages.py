@@ -12,7 +12,7 @@ from tests.lab import Lab
 
 @pytest.mark.parametrize(
     "page",
-    ["README.md", "arrays.md", "artifacts.md", "curves.md", "environments.md", "metrics.md",
+    ["README.md", "arrays.md", "artifacts.md", "curves.md", "environments.md", "monitoring.md",
      "notes.md", "notifications.md", "removing.md", "reports.md", "snapshots.md",
      "tables.md", "waiting.md", "why.md"],
 )  # fmt: skip

@@ -162,7 +162,7 @@ def _job_environment(
     folder: str,
     submit_dir: str,
 ) -> dict[str, str]:
-    """CUDA's view of the devices, and Stoker's own names (see docs/environment.md)."""
+    """CUDA's view of the devices, and Stoker's own names (see docs/job-variables.md)."""
     visible = ",".join(device.visible for device in devices)
     env = {
         "CUDA_VISIBLE_DEVICES": visible,
