@@ -17,11 +17,14 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoker.engine.supervisor import job_processes, kill_processes, locks
 from stoker.engine.supervisor.job_cgroups import JobCgroups
 from tests.command_server import CommandServer, Fork
+
+if TYPE_CHECKING:
+    from tests.helpers import Gate
 
 # What takes this long will not happen any more. No test has a shorter time limit: a busy machine
 # would exceed it. pytest's own limit ends processes that hang (`timeout` in pyproject.toml).
@@ -230,6 +233,11 @@ class Lab:
         return killed
 
     # -- waiting -------------------------------------------------------------------------------
+
+    def wait_at(self, gate: Gate, count: int = 1) -> None:
+        """Wait until this many jobs are at a gate, and the daemon has recorded their start."""
+        gate.wait_for(count)
+        self.wait_until(lambda: "starting" not in self.states().values())
 
     def wait_until(self, condition: Callable[[], object], what: str = "") -> None:
         wait_until(condition, what)

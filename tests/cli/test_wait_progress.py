@@ -23,7 +23,7 @@ def reporting(gate: Gate, progress: str = "step 3/10", metric: str = '{"loss": 0
 def test_wait_shows_the_progress_of_one_job_and_clears_the_line(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(reporting(gate))
-    gate.wait_for()
+    lab.wait_at(gate)
     terminal = Terminal(lab, "wait", "1", columns=100)
     terminal.read_until("[######--------------] job 1 running: step 3/10 (30%), loss 0.5, ETA ")
     gate.open()
@@ -34,7 +34,7 @@ def test_wait_shows_the_progress_of_one_job_and_clears_the_line(lab: Lab) -> Non
 def test_wait_shortens_its_line_before_the_eta(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(reporting(gate, progress="step 3/10 of the training with a long description"))
-    gate.wait_for()
+    lab.wait_at(gate)
     terminal = Terminal(lab, "wait", "1", columns=70)
     terminal.read_until("..., ETA ")
     assert "[######--------------] job 1 running: step 3" in terminal.text
@@ -48,8 +48,8 @@ def test_bar_of_tqdm_is_the_progress_of_its_job(lab: Lab) -> None:
     lab.submit(f"printf '{bar}'; {gate.wait}")
     other = Gate(lab.folder, "other")
     lab.submit("-e", "err", f"printf '\repoch 7:  30%%|###  | 3/10 [00:01<' >&2; {other.wait}")
-    gate.wait_for()
-    other.wait_for()
+    lab.wait_at(gate)
+    lab.wait_at(other)
     assert re.search(r"\[train: 40/100 \(40%\), ETA \d+", lab.ok("ls"))
     assert "[epoch 7: 3/10] " in lab.ok("ls")
     known = as_json(lab.ok("ls", "--json"))["progress"]["1"]
@@ -64,7 +64,7 @@ def test_wait_shows_how_many_jobs_have_finished(lab: Lab) -> None:
     lab.wait(1)
     lab.ok("submit", "-f", "-", input=f"{reporting(gate)}\ntrue\n")
     lab.wait(3)
-    gate.wait_for()
+    lab.wait_at(gate)
     terminal = Terminal(lab, "wait", "1-3", columns=100)
     terminal.read_until("] 2 of 3 jobs finished, 1 not successful, 1 running, ETA ")
     gate.open()
@@ -75,7 +75,7 @@ def test_wait_shows_how_many_jobs_have_finished(lab: Lab) -> None:
 def test_wait_redraws_only_changed_lines_and_fits_the_terminal(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit(gate.wait)  # no progress and no estimate: the line never changes
-    gate.wait_for()
+    lab.wait_at(gate)
     terminal = Terminal(lab, "wait", "--timeout", "1s", columns=30)
     assert terminal.close() == 124
     lines = [part for part in terminal.text.split(CLEAR) if part.startswith("[")]
@@ -89,7 +89,7 @@ def test_wait_shows_nothing_without_a_terminal_unless_asked(lab: Lab) -> None:
     assert lab.run("wait").stderr == "all jobs finished\n"
     gate = Gate(lab.folder)
     lab.submit(reporting(gate, progress="warming up"))
-    gate.wait_for()
+    lab.wait_at(gate)
     done = lab.run("wait", "--progress", "--timeout", "0.3s", "2")
     assert done.stderr.splitlines()[0] == (
         "[--------------------] job 2 running: warming up, loss 0.5"
@@ -111,7 +111,7 @@ def test_progress_and_quiet_exclude_each_other(lab: Lab) -> None:
 def test_status_ls_and_show_have_progress_metric_and_end(lab: Lab) -> None:
     gate = Gate(lab.folder)
     lab.submit("-n", "train", reporting(gate, metric='{"epoch": 2, "loss": 0.5}'))
-    gate.wait_for()
+    lab.wait_at(gate)
     words = r"\[step 3/10 \(30%\), epoch 2, ETA \d+m?\d*s\]"
     assert re.search(rf"1 {words} train$", lab.ok(), re.MULTILINE)
     assert re.search(words, lab.ok("ls"))
@@ -135,7 +135,7 @@ def test_printed_reports_and_the_metric_of_the_sweep_are_shown(lab: Lab) -> None
     script = lab.folder / "trial.sh"
     script.write_text(f'echo "stoker: lr=$1 acc=0.25 step=40"; {gate.wait}\n')
     lab.ok("sweep", "-n", "s", "--metric", "acc:max", f"sh {script} {{lr}}", "lr=0.1")
-    gate.wait_for()
+    lab.wait_at(gate)
     lab.wait_until(lambda: "[step 40, acc 0.25" in lab.ok("ls"))
     gate.open()
 
@@ -146,7 +146,7 @@ def test_end_of_a_running_job_comes_from_earlier_jobs_of_its_profile(lab: Lab) -
     script.write_text(f"[ $1 = 1 ] || {{ {gate.wait}; }}\n")
     lab.wait(lab.submit("sh", str(script), "1"))
     lab.submit("sh", str(script), "2")
-    gate.wait_for()
+    lab.wait_at(gate)
     known = as_json(lab.ok("ls", "--json"))["progress"]["2"]
     assert known["ends_in_source"] == "profile"
     gate.open()
@@ -156,7 +156,7 @@ def test_time_limit_is_shown_as_a_bound(new_lab: Callable[..., Lab]) -> None:
     lab = new_lab(devices=1)
     gate = Gate(lab.folder)
     lab.submit("-t", "2h", gate.wait)
-    gate.wait_for()
+    lab.wait_at(gate)
     done = lab.run("wait", "--progress", "--timeout", "0.3s", "1")
     assert re.search(r"job 1 running, ETA at most 1h59m \(", done.stderr)
     assert "ETA" not in lab.ok("ls")  # the time limit is no estimate

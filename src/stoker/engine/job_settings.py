@@ -46,8 +46,17 @@ class JobSettings(Record):
     def to_json(self) -> str | None:
         """The values that are not the default as JSON; None if there are none."""
         pairs = [f"{_encoded(k)}:{_encoded(value)}" for k, value in self.changes().items()]
-        return "{" + ",".join(pairs) + "}" if pairs else None
+        if not pairs:
+            return None
+        text = "{" + ",".join(pairs) + "}"
+        _remember(text, self)
+        return text
 
+
+# Settings by their JSON: jobs of one submit have the same, and a run in the foreground reads only
+# what it wrote.
+_decoded: dict[str, JobSettings] = {}
+_MOST_DECODED = 1000
 
 _PLAIN = frozenset(map(chr, range(32, 127))) - {'"', "\\"}
 
@@ -90,6 +99,14 @@ def settings_from_json(text: str | None) -> JobSettings:
     """The inverse of `JobSettings.to_json`."""
     if text is None:
         return DEFAULT_SETTINGS
-    import json
+    if text not in _decoded:
+        import json
 
-    return settings_of(json.loads(text))
+        _remember(text, settings_of(json.loads(text)))
+    return _decoded[text]
+
+
+def _remember(text: str, settings: JobSettings) -> None:
+    if len(_decoded) >= _MOST_DECODED:
+        _decoded.clear()
+    _decoded[text] = settings
