@@ -5,6 +5,8 @@ A folder has what its feature adds to every layer: `store.py` (SQL), commands in
 it, and imports nothing.
 """
 
+import sys
+
 COMMANDS = {
     "artifacts": ("pull",),
     "backends": ("backend",),
@@ -17,3 +19,18 @@ COMMANDS = {
     "terminal": ("shell", "attach"),
     "top": ("top",),
 }  # by feature; the commands of the engine are in cli/verbs/
+
+DAEMON_HELPERS = {
+    "sweeps": "stoker.features.sweeps.control.driver_process:SweepDriverProcess",
+    "backends": "stoker.features.backends.driver_processes:BackendDriverProcesses",
+    "history": "stoker.features.history.recorder_process:UsageRecorderProcess",
+    "results": "stoker.features.results.reports.reader_process:ReportReaderProcess",
+    "notify": "stoker.features.notify.notifier_process:NotifierProcess",
+}  # by feature: a DaemonHelper (engine/daemon/helper_process.py), in the order of their calls
+
+
+def load(row: str):  # type: ignore[no-untyped-def]
+    """Import and return what a row names: a module, or `module:name`."""
+    module, _, name = row.partition(":")
+    __import__(module)  # importing importlib takes longer than most modules
+    return getattr(sys.modules[module], name) if name else sys.modules[module]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from stoker.engine.daemon.helper_process import DaemonParts, News
 from stoker.engine.model import Outcome
 from stoker.engine.outcome.retry import Verdict
 from stoker.engine.store import attempts, changes, dependencies, device_settings
@@ -285,20 +287,21 @@ def test_time_of_the_warning_is_the_same_in_sql(limit: float) -> None:
 
 
 def test_daemon_wakes_up_for_a_time_limit_and_for_retries(db: Database, tmp_path: Path) -> None:
-    process = NotifierProcess(db, Settings(str(tmp_path)))
-    assert process.update(time.monotonic(), has_events=False, has_changed=True) is None
+    parts = SimpleNamespace(db=db, settings=Settings(str(tmp_path)))
+    process = NotifierProcess(cast(DaemonParts, parts))
+    assert process.tick(time.monotonic(), News(was_read=True)) is None
     assert process.next_deadline() is None
     (job,) = add(db, a_spec(time_limit=3600, notify="time-limit:a"))
     start(db, job, at=time.time())
-    process.update(time.monotonic(), has_events=True, has_changed=False)
+    process.tick(time.monotonic(), News(has_events=True))
     soon = process.next_deadline()
     assert soon is not None and soon <= time.monotonic() + 10  # jobs that started are looked at
-    process.update(soon, has_events=False, has_changed=False)
+    process.tick(soon, News())
     deadline = process.next_deadline()
     assert deadline == pytest.approx(time.monotonic() + 3240, abs=60)
     with db.transaction():
         number = notify_outbox.add_message(db, "a", {}, time.time())
         notify_outbox.mark_failed(db, number, "HTTP 500", time.time(), time.time() + 500)
-    process.update(time.monotonic(), has_events=False, has_changed=True)
+    process.tick(time.monotonic(), News(was_read=True))
     assert process.next_deadline() == pytest.approx(time.monotonic() + 500, abs=60)
     assert not process.is_running

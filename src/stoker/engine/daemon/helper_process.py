@@ -1,4 +1,4 @@
-"""Starts and restarts a helper process while it is needed."""
+"""Helper processes of features: the daemon starts and restarts each while it is needed."""
 
 from __future__ import annotations
 
@@ -7,14 +7,69 @@ import signal
 import sys
 
 from stoker.engine.backoff import Backoff
-from stoker.settings import Settings
+from stoker.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.engine.daemon.gpus.driver_monitor import DriverMonitor
+    from stoker.engine.daemon.interfaces import Clock
+    from stoker.engine.daemon.loop import Loop
+    from stoker.engine.store.database import Database
+    from stoker.settings import Settings
 
 _FIRST_PAUSE = 1.0
 # A process that ran for this long did not fail at start-up, so the backoff is reset.
 _STEADY_SECONDS = 60.0
 
 
-class HelperProcess:
+class DaemonParts(Record):
+    """The parts of the daemon that helpers read."""
+
+    db: Database
+    settings: Settings
+    clock: Clock
+    loop: Loop
+    driver_monitor: DriverMonitor
+
+
+class News(Record):
+    """What happened since the last tick; true in the first one."""
+
+    was_woken: bool = False  # by a client
+    was_read: bool = False  # the queue, because another process changed it
+    has_events: bool = False  # jobs started or ended
+
+
+class DaemonHelper:
+    """What the daemon calls. `DAEMON_HELPERS` of stoker.features has the classes.
+
+    They are made with `DaemonParts`.
+    """
+
+    def descriptors(self) -> list[int]:
+        """What wakes up the daemon."""
+        raise NotImplementedError
+
+    def next_deadline(self) -> float | None:
+        """When a tick is due even without an event (monotonic)."""
+        raise NotImplementedError
+
+    def tick(self, now: float, news: News) -> str | None:
+        """Start the process if necessary; called in every tick. Returns an error, or None."""
+        raise NotImplementedError
+
+    def ordered(self, devices: tuple[int, ...]) -> None:
+        """A job starts on these devices."""
+
+    def trial_ended(self, job: int) -> None:
+        """An attempt of a sweep's trial has ended."""
+
+    def close(self) -> None:
+        """The daemon exits."""
+        raise NotImplementedError
+
+
+class HelperProcess(DaemonHelper):
     """Starts the process when it is needed, and again, with a backoff, when it fails.
 
     The process exits when it has nothing left to do. Its first argument is our PID and its stdin a
@@ -51,7 +106,10 @@ class HelperProcess:
         return self._backoff.due_at if self._is_wanted and self._handle is None else None
 
     def check(self, now: float, has_changed: bool) -> str | None:
-        """Start the process if necessary; called in every tick. Returns an error, or None."""
+        """Start the process if necessary. Returns an error, or None.
+
+        `has_changed`: it may have got, or lost, something to do.
+        """
         was_running = self.is_running
         error = self._reap(now)
         # After an exit, check again: work may have arrived while it was exiting.

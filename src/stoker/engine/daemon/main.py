@@ -21,6 +21,7 @@ from stoker.engine.daemon.event_poll import EventPoll
 from stoker.engine.daemon.gpus.driver_monitor import DriverMonitor, find_gpus
 from stoker.engine.daemon.gpus.gpus import Gpus
 from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
+from stoker.engine.daemon.helper_process import DaemonHelper, DaemonParts, News
 from stoker.engine.daemon.idle_check import IdleCheck
 from stoker.engine.daemon.interfaces import EventListener, Host
 from stoker.engine.daemon.loop import Loop
@@ -44,12 +45,7 @@ from stoker.engine.supervisor.runner_client import RunnerClient
 from stoker.engine.supervisor.subreaper import become_subreaper
 from stoker.engine.supervisor.wire import note
 from stoker.errors import Conflict, Error, Unavailable, Upgraded
-from stoker.features.backends.driver_processes import BackendDriverProcesses
-from stoker.features.history.gpu_activity_feed import GpuActivityFeed
-from stoker.features.history.recorder_process import UsageRecorderProcess
-from stoker.features.notify.notifier_process import NotifierProcess
-from stoker.features.results.reports.reader_process import ReportReaderProcess
-from stoker.features.sweeps.control.driver_process import SweepDriverProcess
+from stoker.features import DAEMON_HELPERS, load
 from stoker.settings import (
     Settings,
     check_filesystem,
@@ -96,22 +92,16 @@ class Daemon(EventListener):
             gpus.remember(load_devices(self._db))
         self._driver_monitor = DriverMonitor(gpus, settings.gpu_file)
         self._wake = WakeServer(folder)
-        self._sweep_driver = SweepDriverProcess(self._db, settings)
-        self._backend_drivers = BackendDriverProcesses(self._db, settings)
-        self._notifier = NotifierProcess(self._db, settings)
-        self._report_reader = ReportReaderProcess(settings)
-        self._has_jobs_changed = (
-            True  # whether jobs started or ended since the notifier was checked
-        )
-        self._refreshes = 0  # of the loop, when the drivers were checked last
+        self._news = News(was_woken=True, has_events=True)  # for the helpers
+        self._refreshes = 0  # of the loop, when the helpers got news last
         begun = [r.attempt for r in self._runner.journal() if isinstance(r, JournalBegun)]
         first = max(attempts.next_attempt(self._db), max(begun, default=0) + 1)
         self._loop = Loop(
             self._db, self, host, gpus, settings, self._clock, self, next_attempt=first
         )
         self._idle_check = IdleCheck(self._loop, self._clock)
-        self._gpu_feed = GpuActivityFeed(self._loop, self._clock)
-        self._usage_recorder = UsageRecorderProcess(settings, self._gpu_feed)
+        parts = DaemonParts(self._db, settings, self._clock, self._loop, self._driver_monitor)
+        self._helpers: list[DaemonHelper] = [load(row)(parts) for row in DAEMON_HELPERS.values()]
         # The log exists as long as a process has the database open, so it is always this file.
         self._log_path = f"{os.path.join(folder, FILE_NAME)}-wal"
         self._log_inode, _ = _inode_and_size(self._log_path)
@@ -141,8 +131,6 @@ class Daemon(EventListener):
         live = [] if self._runner.is_fresh else self._runner.live_attempts()
         self._keep_handles(list(live))
         self._recover(live)
-        self._sweep_driver.check(time.monotonic(), True)
-        self._backend_drivers.check(time.monotonic(), True)
         event_poll = EventPoll()
         own = {
             self._wake.wake_socket.fileno(),
@@ -163,19 +151,16 @@ class Daemon(EventListener):
 
     def _poll_once(self, event_poll: EventPoll, own: set[int]) -> None:
         others = {*self._orphans.handles(), *self._driver_monitor.descriptors()}
-        others.update(self._sweep_driver.descriptors(), self._usage_recorder.descriptors())
-        others.update(self._backend_drivers.descriptors(), self._notifier.descriptors())
-        others.update(self._report_reader.descriptors())
+        others.update(*(helper.descriptors() for helper in self._helpers))
         if self._runner.is_connected:
             others.add(self._runner.fileno())
-        was_woken = False
         event_poll.register(
             own | others, self._runner.fileno() if self._runner.has_backlog else None
         )
         for descriptor in event_poll.wait(self._timeout()):
             if descriptor == self._wake.wake_socket.fileno():
                 self._stop_jobs(self._wake.drain())
-                was_woken = True
+                self._news = self._news._replace(was_woken=True)
             elif descriptor == self._wake.changes_socket.fileno():
                 self._wake.accept(self.problem())
             elif descriptor == self._signal_pipe:
@@ -194,22 +179,12 @@ class Daemon(EventListener):
         if self._wake.notify_at is not None:
             self._wake.notify(time.monotonic())
         now = time.monotonic()
-        self._gpu_feed.update(now)
-        for problem in (
-            self._sweep_driver.check(now, was_woken),
-            self._backend_drivers.check(now, self._loop.refreshes != self._refreshes),
-            self._usage_recorder.update(self._loop, self._driver_monitor.newest, now),
-            self._report_reader.update(now),
-            self._notifier.update(
-                now,
-                has_events=self._has_jobs_changed,
-                has_changed=self._loop.refreshes != self._refreshes,
-            ),
-        ):
+        news = self._news._replace(was_read=self._loop.refreshes != self._refreshes)
+        for helper in self._helpers:
+            problem = helper.tick(now, news)
             if problem is not None:
                 self._note(problem)
-        self._refreshes = self._loop.refreshes
-        self._has_jobs_changed = False
+        self._refreshes, self._news = self._loop.refreshes, News()
 
     def _catch_signals(self) -> None:
         """Install signal handlers, and a self-pipe through which signals wake up epoll."""
@@ -229,14 +204,9 @@ class Daemon(EventListener):
             self._orphans.next_deadline(),
             self._wake.notify_at,
             self._driver_monitor.next_deadline(),
-            self._sweep_driver.next_deadline(),
-            self._usage_recorder.next_deadline(),
             self._restarts.due_at,
             self._recover_at,
-            self._backend_drivers.next_deadline(),
-            self._gpu_feed.next_deadline(),
-            self._notifier.next_deadline(),
-            self._report_reader.next_deadline(),
+            *(helper.next_deadline() for helper in self._helpers),
         )
         times = [self._check_at, *(at for at in due if at is not None)]
         return max(0.0, min(times) - time.monotonic())
@@ -287,7 +257,8 @@ class Daemon(EventListener):
         events, is_alive = self._runner.events()
         self._keep_handles(events)
         self._loop.receive(events)
-        self._has_jobs_changed = self._has_jobs_changed or bool(events)
+        if events:
+            self._news = self._news._replace(has_events=True)
         problem = self._runner.take_problem()
         if problem is not None:
             self._runner_problem = problem or None
@@ -420,11 +391,8 @@ class Daemon(EventListener):
         self._wake.close()
         self._checkpoints.close()
         self._driver_monitor.close()
-        self._sweep_driver.close()
-        self._backend_drivers.close()
-        self._usage_recorder.close()
-        self._notifier.close()
-        self._report_reader.close()
+        for helper in self._helpers:
+            helper.close()
         self._runner.close()
         self._db.close()
 
@@ -462,15 +430,17 @@ class Daemon(EventListener):
             self._checkpoints.error = None
 
     def ordered(self, job: int, devices: tuple[int, ...]) -> None:
-        self._gpu_feed.started(devices)
+        for helper in self._helpers:
+            helper.ordered(devices)
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
-        self._has_jobs_changed = True  # also by recovery and orphans
+        self._news = self._news._replace(has_events=True)  # also by recovery and orphans
         if verdict.cause == "lost":
             self._note(f"job {job} was lost: it started, but its exit code is unknown")
 
     def trial_ended(self, job: int) -> None:
-        self._report_reader.trial_ended(job)
+        for helper in self._helpers:
+            helper.trial_ended(job)
 
     def message(self, text: str) -> None:
         if text != self._last_message:  # do not repeat it with every retry

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.engine.daemon.helper_process import HelperProcess
-from stoker.engine.store.database import Database
+from stoker.engine.daemon.helper_process import DaemonHelper, DaemonParts, HelperProcess, News
 from stoker.features.backends import store as backends
 from stoker.settings import Settings
 
@@ -22,12 +21,12 @@ class _DriverProcess(HelperProcess):
         return self.has_work
 
 
-class BackendDriverProcesses:
+class BackendDriverProcesses(DaemonHelper):
     """Without backends this costs one query per change of the queue."""
 
-    def __init__(self, db: Database, settings: Settings) -> None:
-        self._db = db
-        self._settings = settings
+    def __init__(self, parts: DaemonParts) -> None:
+        self._db = parts.db
+        self._settings = parts.settings
         self._drivers: dict[str, _DriverProcess] = {}
 
     def descriptors(self) -> list[int]:
@@ -37,12 +36,12 @@ class BackendDriverProcesses:
         due = (driver.next_deadline() for driver in self._drivers.values())
         return min((at for at in due if at is not None), default=None)
 
-    def check(self, now: float, has_changed: bool) -> str | None:
+    def tick(self, now: float, news: News) -> str | None:
         """Start drivers that are needed; called in every tick. Returns an error, or None."""
         was_running = {name for name, one in self._drivers.items() if one.is_running}
         errors = [one.check(now, False) for one in self._drivers.values()]
         has_exited = any(not self._drivers[name].is_running for name in was_running)
-        if has_changed or has_exited:
+        if news.was_read or has_exited:
             needed = backends.needs_driver(self._db)
             for name in needed:
                 if name not in self._drivers:

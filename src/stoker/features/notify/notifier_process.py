@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import time
 
-from stoker.engine.daemon.helper_process import HelperProcess
-from stoker.engine.store.database import Database
+from stoker.engine.daemon.helper_process import DaemonParts, HelperProcess, News
 from stoker.features.notify import store as notify_outbox
-from stoker.settings import Settings
 
 # Jobs that started are looked at so much later: a time limit is announced a minute before it ends.
 _STARTS_SECONDS = 10.0
@@ -19,9 +17,9 @@ class NotifierProcess(HelperProcess):
     Jobs without notifications cost one short query for each tick in which jobs started or ended.
     """
 
-    def __init__(self, db: Database, settings: Settings) -> None:
-        super().__init__("stoker.features.notify.notifier", "the notifier", settings)
-        self._db = db
+    def __init__(self, parts: DaemonParts) -> None:
+        super().__init__("stoker.features.notify.notifier", "the notifier", parts.settings)
+        self._db = parts.db
         self._due_at: float | None = None  # wall clock
         self._check_at: float | None = 0.0  # when to find that out again (monotonic)
 
@@ -40,14 +38,12 @@ class NotifierProcess(HelperProcess):
             times.append(time.monotonic() + max(0.0, self._due_at - time.time()))
         return min((at for at in times if at is not None), default=None)
 
-    def update(self, now: float, *, has_events: bool, has_changed: bool) -> str | None:
-        """Start the process if something is due; called in every tick. Returns an error, or None.
-
-        `has_events`: jobs started or ended; `has_changed`: another process changed the queue.
-        """
+    def tick(self, now: float, news: News) -> str | None:
+        """Start the process if something is due. Returns an error, or None."""
         if self.is_running:
             return self.check(now, False)
-        if has_events and not has_changed:
+        has_changed = news.was_read
+        if news.has_events and not has_changed:
             has_changed = notify_outbox.has_events(self._db)
             if self._check_at is None:
                 self._check_at = now + _STARTS_SECONDS

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import os
 
-from stoker.engine.daemon.helper_process import HelperProcess
-from stoker.engine.store.database import Database
+from stoker.engine.daemon.helper_process import DaemonParts, HelperProcess, News
 from stoker.features.sweeps import store as sweeps
-from stoker.settings import Settings
 
 # Contains why the sweep driver is not running. The daemon writes it, a working driver removes it.
 PAUSE_FILE = "driver.paused"
 
 
 class SweepDriverProcess(HelperProcess):
-    def __init__(self, db: Database, settings: Settings) -> None:
+    def __init__(self, parts: DaemonParts) -> None:
         super().__init__(
-            "stoker.features.sweeps.control.sweep_driver", "the sweep driver", settings
+            "stoker.features.sweeps.control.sweep_driver", "the sweep driver", parts.settings
         )
-        self._db = db
+        self._db = parts.db
 
     def is_needed(self) -> bool:
         return sweeps.has_driven(self._db)
+
+    def tick(self, now: float, news: News) -> str | None:
+        return self.check(now, news.was_woken)
 
     def _failed(self, now: float, how: str) -> str:
         text = super()._failed(now, how)

@@ -1,0 +1,25 @@
+"""The daemon without the helper processes of features."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.lab import Lab
+
+BARE_DAEMON = """
+from stoker import features
+features.DAEMON_HELPERS.clear()
+from stoker.engine.daemon.main import main
+main()
+"""
+
+
+def test_daemon_without_features_runs_jobs(lab: Lab) -> None:
+    daemon = subprocess.Popen([sys.executable, "-P", "-c", BARE_DAEMON], env=lab.env)
+    lab.wait_until(lambda: lab.daemon_pid() == daemon.pid)
+    job = lab.submit("echo", "hello")
+    assert lab.wait(job) == 0 and lab.log(job) == "hello\n"
+    assert lab.daemon_pid() == daemon.pid
+    daemon.terminate()
+    assert daemon.wait() == 0
