@@ -62,7 +62,7 @@ class Request(Record):
 LOCAL = "local"  # the backend that is this host
 MPS, TIME = "mps", "time"  # how jobs share a GPU: engine/policy/share_mode.py
 ARRAY_PREFIX = "array:"  # of arrays among the limits of running jobs
-GROUP_PREFIX = "group:"  # of fair-share groups that users name; those of sweeps have another one
+GROUP_PREFIX, SWEEP_PREFIX = "group:", "sweep:"  # of fair-share groups: named by users; of sweeps
 
 
 class JobSpec(Record):

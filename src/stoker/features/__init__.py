@@ -28,6 +28,10 @@ DAEMON_HELPERS = {
     "notify": "stoker.features.notify.notifier_process:NotifierProcess",
 }  # by feature: a DaemonHelper (engine/daemon/helper_process.py), in the order of their calls
 
+TRIAL_ENDS = {
+    "sweeps": "stoker.features.sweeps.store",
+}  # by feature: `judge` and `trial_ended`, called in the transaction that records the end
+
 
 def load(row: str):  # type: ignore[no-untyped-def]
     """Import and return what a row names: a module, or `module:name`."""

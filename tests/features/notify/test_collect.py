@@ -176,7 +176,7 @@ def test_stopped_sweep_is_announced_when_its_running_jobs_ended(db: Database) ->
         sweeps.attach(db, sweep, enumerate(jobs, first))
     attempt = start(db, jobs[0])
     with db.transaction():
-        dependencies.stop_sweep(db, sweep, "by user", NOW)
+        sweeps.stop(db, sweep, "by user", NOW)
     assert collect(db) == []
     finish(db, attempt, 0, "exit")
     (found,) = collect(db)

@@ -190,7 +190,7 @@ class SweepSource:
         )
 
     def _count(self, job: int, verdict: Verdict, detail: str | None) -> None:
-        """Count failures like the daemon does in sweeps.count_end."""
+        """Count failures like the daemon does in sweeps.trial_ended."""
         if verdict.event == "succeed":
             self._streak = ("", 0)
         if verdict.event not in ("fail", "lose"):

@@ -6,10 +6,10 @@ from stoker.engine.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.engine.daemon.gpus.gpu_usage import GpuUse
 from stoker.engine.daemon.profile_updates import EndedAttempt, learn
 from stoker.engine.model import Outcome
-from stoker.engine.outcome.retry import Verdict, judge, without_retry
+from stoker.engine.outcome.retry import Verdict, judge
 from stoker.engine.store import attempts, ready_jobs
 from stoker.engine.store.database import Database
-from stoker.features.sweeps import store as sweeps
+from stoker.features import TRIAL_ENDS, load
 from stoker.settings import Settings
 
 
@@ -20,7 +20,7 @@ def judge_attempt(
     job: attempts.JobToJudge,
     started_at: float | None,
 ) -> Verdict:
-    """Decide what becomes of the job; a stopped sweep starts no further attempts."""
+    """Decide what becomes of the job."""
     verdict = judge(
         outcome,
         attempts=job.attempts,
@@ -34,11 +34,9 @@ def judge_attempt(
         was_asked=job.asked_for is not None,
         seconds=outcome.ended_at - (started_at or outcome.ended_at),
     )
-    if job.sweep is None:
-        return verdict
-    by_user = verdict.cause == "user"
-    if (by_user or verdict.delay is not None) and sweeps.is_stopped(db, job.sweep):
-        return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
+    if job.sweep is not None:
+        for row in TRIAL_ENDS.values():
+            verdict = load(row).judge(db, job.sweep, verdict)
     return verdict
 
 

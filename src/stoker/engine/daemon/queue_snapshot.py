@@ -15,10 +15,9 @@ from stoker.engine.model import (
     RunningJob,
     Snapshot,
 )
-from stoker.engine.store import arrays, attempts, meta, ready_jobs
+from stoker.engine.store import arrays, attempts, meta, ready_jobs, request_groups
 from stoker.engine.store.database import Database
 from stoker.engine.store.profiles import Profiles
-from stoker.features.sweeps import store as sweeps
 from stoker.text.limit_signal import seconds_to_save
 
 _USUAL_GRACE_SECONDS = 10.0  # the default of the setting `grace`; this is only a forecast
@@ -67,7 +66,8 @@ def load_snapshot(
         waiting=tuple(waiting),
         draining=meta.is_draining(db),
         states=states,
-        limits=sweeps.limits(db) | arrays.limits(db, {job.request.array for job in waiting}),
+        limits=request_groups.limits(db)
+        | arrays.limits(db, {job.request.array for job in waiting}),
         estimates=Profiles(db).estimates(profiles),
         resources=resources,
     )

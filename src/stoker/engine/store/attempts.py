@@ -11,11 +11,11 @@ from stoker.engine.model import Outcome, Request
 from stoker.engine.outcome.retry import Verdict
 from stoker.engine.store import request_groups
 from stoker.engine.store.database import Database, columns
-from stoker.engine.store.dependencies import cancel_waiting, release_dependents, stop_sweep
+from stoker.engine.store.dependencies import cancel_waiting, release_dependents
 from stoker.engine.store.device_column import parse_device_numbers
 from stoker.engine.store.events import record_event
 from stoker.engine.store.output_columns import OUTPUT_FIELDS, expand_outputs, own_node
-from stoker.features.sweeps import store as sweeps
+from stoker.features import TRIAL_ENDS, load
 from stoker.record import Record
 from stoker.states import ACTIVE, STARTING, SUBMITTED, advance
 from stoker.text.byte_text import storable
@@ -287,10 +287,8 @@ def finish(
     frees = job.has_dependents and release_dependents(db, job.job, state, now)
     if job.sweep is not None:
         evidence = outcome.detail or outcome.last_error
-        why = sweeps.count_end(db, job.sweep, state, verdict, evidence, job.job)
-        if why is not None:
-            stop_sweep(db, job.sweep, why, now)
-            frees = True
+        for row in TRIAL_ENDS.values():
+            frees |= load(row).trial_ended(db, job.job, job.sweep, state, verdict, evidence, now)
     return frees
 
 

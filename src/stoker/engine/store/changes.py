@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from stoker.engine.store import arrays, dependencies, events, meta, reruns
 from stoker.engine.store.database import Database, id_list
 from stoker.engine.store.reruns import NewPlace
-from stoker.features.sweeps import store as sweeps
 from stoker.states import ACTIVE, FINAL
 
 _FINAL = ", ".join(f"'{state}'" for state in FINAL)
@@ -149,7 +148,11 @@ def remove(db: Database, ids: list[int]) -> dict[int, int]:
                 (id_list(chunk),),
             ).fetchall()
             removed = (id_list([job for job, _ in final]),)
-            sweeps.keep_ends(db, [job for job, _ in final])
+            db.execute(  # trials remember how their jobs ended
+                "UPDATE trials SET state = (SELECT state FROM jobs WHERE id = trials.job)"
+                " WHERE job IN (SELECT value FROM json_each(?))",
+                removed,
+            )
             known_arrays = arrays.of_jobs(db, [job for job, _ in final])
             for table, column in _TABLES:
                 db.execute(

@@ -1,9 +1,8 @@
-"""Update the jobs that depend on a job that ended, and the jobs of a stopped sweep."""
+"""Update the jobs that depend on a job that ended."""
 
 from __future__ import annotations
 
 from stoker.engine.store.database import Database
-from stoker.features.sweeps import store as sweeps
 from stoker.states import is_satisfied
 
 
@@ -57,27 +56,3 @@ def _cancel_waiting(db: Database, job: int, cause: str, now: float) -> bool:
             (cause, now, job),
         ).rowcount
     )
-
-
-def stop_sweep(db: Database, sweep: int, why: str, now: float) -> int:
-    """Stop a sweep and cancel its waiting jobs; returns their number."""
-    sweeps.mark_stopped(db, sweep, why)
-    ended = db.execute(
-        "UPDATE jobs INDEXED BY jobs_by_sweep SET state = 'cancelled', ready = 0, cause = 'sweep',"
-        " ended_at = ? WHERE sweep = ? AND state IN ('held', 'queued')",
-        (now, sweep),
-    ).rowcount
-    # Jobs that a backend has not started yet are cancelled by its driver.
-    db.execute(
-        "UPDATE jobs INDEXED BY jobs_by_sweep SET stop_requested = coalesce(stop_requested, ?)"
-        " WHERE sweep = ? AND state = 'submitted'",
-        (now, sweep),
-    )
-    needed = db.execute(
-        "SELECT DISTINCT d.needs FROM dependencies d JOIN jobs j ON j.id = d.needs"
-        " WHERE d.met = 0 AND j.sweep = ? AND j.state = 'cancelled'",
-        (sweep,),
-    ).fetchall()
-    for (job,) in needed:
-        release_dependents(db, job, "cancelled", now)
-    return ended

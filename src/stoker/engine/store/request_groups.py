@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.engine.model import JobSpec, Request
+from stoker.engine.model import SWEEP_PREFIX, JobSpec, Request
 from stoker.engine.profiles.command_profile import profile_key
 from stoker.engine.store.database import Database
 from stoker.engine.store.profiles import profile_id
@@ -152,8 +152,13 @@ def limited_group(token: str, most: int) -> str:
     return f"{_LIMITED}{token}:{most}"
 
 
-def limited_groups(db: Database) -> dict[str, int]:
-    """Return the limits of such groups, for those with ready jobs."""
+def limits(db: Database) -> dict[str, int]:
+    """Return the most running jobs of each fair-share group that has a limit.
+
+    Groups of `limited_group` are left out if they have no ready jobs.
+    """
+    sweeps = db.execute("SELECT name, max_parallel FROM sweeps WHERE max_parallel IS NOT NULL")
+    of_sweeps = {f"{SWEEP_PREFIX}{to_text(name)}": int(most) for name, most in sweeps}
     rows = db.execute(
         "SELECT DISTINCT fair_share_group FROM request_groups"
         " WHERE fair_share_group >= ? AND fair_share_group < ?"
@@ -162,7 +167,9 @@ def limited_groups(db: Database) -> dict[str, int]:
     )
     groups = [to_text(row[0]) for row in rows]
     found = {group: group.rpartition(":")[2] for group in groups}
-    return {group: int(most) for group, most in found.items() if most.isascii() and most.isdigit()}
+    return of_sweeps | {
+        group: int(most) for group, most in found.items() if most.isascii() and most.isdigit()
+    }
 
 
 def change_request(db: Database, job: int, request: Request, fair_share_group: str) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stoker.engine.store import job_queries
 from stoker.engine.store.database import Database, id_list
 from stoker.engine.store.interrupted_jobs import interrupted
 from stoker.engine.store.needed_jobs import waited_jobs
 from stoker.errors import NotFound
-from stoker.features.sweeps import store as sweeps
 from stoker.record import Record
-from stoker.states import ACTIVE, STATES
+from stoker.states import ACTIVE
+from stoker.text.byte_text import to_bytes, to_text
 from stoker.text.selectors import id_ranges, parse_selector, split_words
 
 _AMONG = "j.id IN (SELECT value FROM json_each(?))"
@@ -28,9 +27,12 @@ class Waited(Record):
         """Return the jobs of this moment; of a trial, the newest job."""
         found = set(self.jobs)
         for name in self.sweeps:
-            row = sweeps.by_name(db, name)
-            if row is not None:  # without jobs that were removed
-                found.update(job_queries.in_states(db, sweeps.newest_jobs(db, row.id), STATES))
+            rows = db.execute(
+                "SELECT j.id FROM sweeps s JOIN trials t ON t.sweep = s.id"
+                " JOIN jobs j ON j.id = t.job WHERE s.name = ?",
+                (to_bytes(name),),
+            )
+            found.update(row[0] for row in rows)
         return sorted(found)
 
     def words(self) -> list[str]:
@@ -39,8 +41,7 @@ class Waited(Record):
 
     def will_grow(self, db: Database) -> bool:
         """Whether more trials may follow. If not, `ids` returns all jobs from now on."""
-        rows = [sweeps.by_name(db, name) for name in self.sweeps]
-        return any(row is not None and row.is_driven and row.stopped is None for row in rows)
+        return not _growing(db).keys().isdisjoint(self.sweeps)
 
 
 def select_waited(db: Database, words: Iterable[str]) -> Waited:
@@ -52,18 +53,28 @@ def select_waited(db: Database, words: Iterable[str]) -> Waited:
     names: dict[str, None] = {}
     for word in split_words(words) or ["all"]:
         if word == "all":
-            names.update({row.name: None for row in sweeps.driven(db)})
+            names.update(_growing(db))
         sweep = parse_selector(word).sweep
-        if sweep is not None and sweeps.by_name(db, sweep) is not None:
+        if sweep is not None and _is_sweep(db, sweep):
             names[sweep] = None
             continue
         try:
             jobs.update(waited_jobs(db, word))
         except NotFound:
-            if sweeps.by_name(db, word) is None:
+            if not _is_sweep(db, word):
                 raise
             names[word] = None
     return Waited(sorted(jobs), list(names))
+
+
+def _growing(db: Database) -> dict[str, None]:
+    """Sweeps whose results decide which trials follow."""
+    rows = db.execute("SELECT name FROM sweeps WHERE is_driven = 1 AND stopped IS NULL ORDER BY id")
+    return {to_text(row[0]): None for row in rows}
+
+
+def _is_sweep(db: Database, name: str) -> bool:
+    return db.value("SELECT 1 FROM sweeps WHERE name = ?", (to_bytes(name),)) is not None
 
 
 class QueuedWork(Record):

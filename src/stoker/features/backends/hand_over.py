@@ -17,7 +17,15 @@ import uuid
 from stoker.boot import boot_id
 from stoker.engine.daemon.interfaces import Clock
 from stoker.engine.model import ReadyJob, Request
-from stoker.engine.store import arrays, attempts, contexts, meta, profiles, ready_jobs
+from stoker.engine.store import (
+    arrays,
+    attempts,
+    contexts,
+    meta,
+    profiles,
+    ready_jobs,
+    request_groups,
+)
 from stoker.engine.store.attempts import Claim
 from stoker.engine.store.database import Database
 from stoker.engine.store.ready_jobs import RequestGroup
@@ -31,7 +39,6 @@ from stoker.features.backends.protocol import AllocationRequest, Backend, Batch,
 from stoker.features.backends.store_allocations import Allocation
 from stoker.features.code import store as code_states
 from stoker.features.code.check_files import write_check
-from stoker.features.sweeps import store as sweeps
 from stoker.fields import to_fields
 from stoker.record import Record
 from stoker.settings import Settings
@@ -93,7 +100,7 @@ class HandOver:
         if now < self._paused_until or meta.is_draining(self._db):
             return False
         is_changed = False
-        limits = sweeps.limits(self._db)
+        limits = request_groups.limits(self._db)
         ready = ready_jobs.ready_groups(self._db, self._backend.name)
         self._refusals = {id: one for id, one in self._refusals.items() if id in ready}
         for id in ready:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stoker.engine.model import SWEEP_PREFIX
 from stoker.engine.outcome.log_tail import masked
-from stoker.engine.outcome.retry import Verdict
+from stoker.engine.outcome.retry import Verdict, without_retry
 from stoker.engine.store.database import Database, id_list
+from stoker.engine.store.dependencies import release_dependents
 from stoker.engine.store.interrupted_jobs import interrupted
 from stoker.engine.store.output_columns import expand_output, output_dir_in
-from stoker.engine.store.request_groups import limited_groups
 from stoker.errors import NotFound
 from stoker.features.notes import store as notes
 from stoker.record import Record
@@ -66,7 +67,7 @@ class TrialRow(Record):
 
 def sweep_group(name: str) -> str:
     """Return the fair-share group of a sweep's jobs."""
-    return f"sweep:{name}"
+    return f"{SWEEP_PREFIX}{name}"
 
 
 def save(db: Database, name: str, now: float, columns: dict[str, object]) -> int:
@@ -130,19 +131,6 @@ def note_pause(db: Database, sweep: int, why: str | None) -> None:
 def pause(db: Database, sweep: int) -> str | None:
     why = db.value("SELECT value FROM meta WHERE key = ?", (f"{_PAUSED}{sweep}",))
     return None if why is None else str(why)
-
-
-def is_stopped(db: Database, sweep: int) -> bool:
-    return bool(db.value("SELECT stopped IS NOT NULL FROM sweeps WHERE id = ?", (sweep,)))
-
-
-def keep_ends(db: Database, jobs: Iterable[int]) -> None:
-    """These jobs are about to be removed: their trials remember how they ended."""
-    db.execute(
-        "UPDATE trials SET state = (SELECT state FROM jobs WHERE id = trials.job)"
-        " WHERE job IN (SELECT value FROM json_each(?))",
-        (id_list(jobs),),
-    )
 
 
 def of_jobs(db: Database, jobs: Iterable[int]) -> set[int]:
@@ -371,12 +359,6 @@ def remove(db: Database, sweep: int) -> None:
     note_pause(db, sweep, None)
 
 
-def limits(db: Database) -> dict[str, int]:
-    """Return the most running jobs of each fair-share group that has a limit."""
-    rows = db.execute("SELECT name, max_parallel FROM sweeps WHERE max_parallel IS NOT NULL")
-    return {sweep_group(to_text(name)): most for name, most in rows} | limited_groups(db)
-
-
 def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:
     """Reset the failure counters of a sweep; with `goes_on`, also resume it."""
     db.execute("UPDATE sweeps SET failed = 0, streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
@@ -384,23 +366,64 @@ def start_counting(db: Database, sweep: int, *, goes_on: bool = True) -> None:
         db.execute("UPDATE sweeps SET stopped = NULL WHERE id = ?", (sweep,))
 
 
-def mark_stopped(db: Database, sweep: int, why: str) -> None:
+def stop(db: Database, sweep: int, why: str, now: float) -> int:
+    """Stop a sweep and cancel its waiting jobs; returns their number."""
     db.execute("UPDATE sweeps SET stopped = ? WHERE id = ?", (why, sweep))
     note_pause(db, sweep, None)
+    ended = db.execute(
+        "UPDATE jobs INDEXED BY jobs_by_sweep SET state = 'cancelled', ready = 0, cause = 'sweep',"
+        " ended_at = ? WHERE sweep = ? AND state IN ('held', 'queued')",
+        (now, sweep),
+    ).rowcount
+    # Jobs that a backend has not started yet are cancelled by its driver.
+    db.execute(
+        "UPDATE jobs INDEXED BY jobs_by_sweep SET stop_requested = coalesce(stop_requested, ?)"
+        " WHERE sweep = ? AND state = 'submitted'",
+        (now, sweep),
+    )
+    needed = db.execute(
+        "SELECT DISTINCT d.needs FROM dependencies d JOIN jobs j ON j.id = d.needs"
+        " WHERE d.met = 0 AND j.sweep = ? AND j.state = 'cancelled'",
+        (sweep,),
+    ).fetchall()
+    for (job,) in needed:
+        release_dependents(db, job, "cancelled", now)
+    return ended
 
 
-def count_end(
+def judge(db: Database, sweep: int, verdict: Verdict) -> Verdict:
+    """What becomes of a trial: a stopped sweep starts no further attempts."""
+    by_user = verdict.cause == "user"
+    if not by_user and verdict.delay is None:
+        return verdict
+    if db.value("SELECT 1 FROM sweeps WHERE id = ? AND stopped IS NOT NULL", (sweep,)) is None:
+        return verdict
+    return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
+
+
+def trial_ended(
     db: Database,
+    job: int,
     sweep: int,
     state: str,
     verdict: Verdict,
     detail: str | None,
-    job: int | None = None,
-) -> str | None:
-    """Count the end of a trial; returns the reason if the sweep should stop now, else None.
+    now: float,
+) -> bool:
+    """Count the end of a trial; returns whether its sweep was stopped because of it.
 
     `detail` is the evidence of the cause, or the last error in the log.
     """
+    why = _count_end(db, sweep, state, verdict, detail)
+    if why is not None:
+        stop(db, sweep, f"{why} (stoker log {job})", now)
+    return why is not None
+
+
+def _count_end(
+    db: Database, sweep: int, state: str, verdict: Verdict, detail: str | None
+) -> str | None:
+    """Return the reason if the sweep should stop now, else None."""
     if state == "done":
         db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
     if state not in ("failed", "lost"):
@@ -416,8 +439,7 @@ def count_end(
     if row is None:
         return None
     failed, streak, max_fails, same_fails = row
-    reason = stop_reason(how, failed, max_fails, streak, same_fails)
-    return f"{reason} (stoker log {job})" if reason and job is not None else reason
+    return stop_reason(how, failed, max_fails, streak, same_fails)
 
 
 def stop_reason(

@@ -20,7 +20,7 @@ from stoker.client.queue import Queue
 from stoker.engine.job_settings import settings_of
 from stoker.engine.model import Context, JobSpec, Request
 from stoker.engine.snapshot_context import WISHES, original_folder
-from stoker.engine.store import contexts, dependencies, submit_tokens
+from stoker.engine.store import contexts, submit_tokens
 from stoker.engine.store.database import Database
 from stoker.engine.store.submit import context_id, take_ids
 from stoker.errors import Conflict, Unavailable, UsageError
@@ -408,7 +408,7 @@ def stop(queue: Queue, name: str, *, kills: bool = False) -> tuple[int, int]:
     running trials that are being cancelled (with `kills`)."""
     row = sweeps.get(queue.db, name)
     with queue.db.transaction():
-        ended = dependencies.stop_sweep(queue.db, row.id, "stopped by the user", time.time())
+        ended = sweeps.stop(queue.db, row.id, "stopped by the user", time.time())
     running = sweeps.jobs(queue.db, row.id, _STOPPABLE) if kills else []
     cancelled = queue.cancel(running)[1] if running else 0
     queue.wake_daemon()

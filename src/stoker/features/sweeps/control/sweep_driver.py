@@ -19,7 +19,7 @@ from stoker.client.live.change_feed import ChangeFeed
 from stoker.engine.backoff import Backoff
 from stoker.engine.daemon.start import wake_daemon
 from stoker.engine.model import JobSpec
-from stoker.engine.store import changes, dependencies, events, job_queries, meta
+from stoker.engine.store import changes, events, job_queries, meta
 from stoker.engine.store.database import Database, open_database
 from stoker.engine.store.device_settings import load_devices
 from stoker.engine.supervisor import job_processes, kill_processes
@@ -241,7 +241,7 @@ class DrivenSweep:
 
     def _stop(self, why: str) -> bool:
         with self._db.transaction():
-            dependencies.stop_sweep(self._db, self._row.id, why, time.time())
+            sweeps.stop(self._db, self._row.id, why, time.time())
         wake_daemon(self._settings.state_dir)
         return False
 
@@ -393,7 +393,7 @@ class Driver:
         hint = f" ({error.hint})" if error.hint else ""
         with self._db.transaction():
             if sweeps.by_name(self._db, row.name) is not None:
-                dependencies.stop_sweep(self._db, row.id, f"{error.message}{hint}", time.time())
+                sweeps.stop(self._db, row.id, f"{error.message}{hint}", time.time())
         wake_daemon(self._settings.state_dir)
 
 
