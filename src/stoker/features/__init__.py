@@ -32,6 +32,10 @@ TRIAL_ENDS = {
     "sweeps": "stoker.features.sweeps.store",
 }  # by feature: `judge` and `trial_ended`, called in the transaction that records the end
 
+ORDER_HOOKS = {
+    "code": "stoker.features.code.code_checks:CodeChecks",
+}  # by feature: an OrderHook (engine/daemon/interfaces.py)
+
 
 def load(row: str):  # type: ignore[no-untyped-def]
     """Import and return what a row names: a module, or `module:name`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stoker.engine.daemon.diagnose import Diagnosis
 from stoker.engine.daemon.finish_attempt import judge_attempt
 from stoker.engine.daemon.gpus.gpus import Gpus
-from stoker.engine.daemon.interfaces import Clock, EventListener
+from stoker.engine.daemon.interfaces import Clock, EventListener, OrderHook
 from stoker.engine.daemon.loop_state import LoopState
 from stoker.engine.daemon.profile_updates import EndedAttempt, learn
 from stoker.engine.daemon.waiting_jobs import WaitingJobs
@@ -16,7 +16,6 @@ from stoker.engine.store.database import Database
 from stoker.engine.store.events import STOPPED_LEFTOVERS
 from stoker.engine.store.profiles import Profiles
 from stoker.engine.supervisor.messages import AttemptStarted, Refused, RunnerEvent, Stuck
-from stoker.features.code.code_checks import CodeChecks
 from stoker.record import Record
 from stoker.settings import Settings
 from stoker.testing.failpoints import failpoint
@@ -44,7 +43,7 @@ class EventRecorder:
         settings: Settings,
         clock: Clock,
         listener: EventListener,
-        code_checks: CodeChecks,
+        order_hooks: list[OrderHook],
     ) -> None:
         self._db = db
         self._state = state
@@ -55,7 +54,7 @@ class EventRecorder:
         self._settings = settings
         self._clock = clock
         self._listener = listener
-        self._code_checks = code_checks
+        self._order_hooks = order_hooks
         self._refusal = meta.refusal(db)  # why the host refuses to start processes
 
     def record(
@@ -79,7 +78,8 @@ class EventRecorder:
                         event.mono,
                         event.pid_started,
                     )
-                self._code_checks.started(event.attempt, event.code_note)
+                for hook in self._order_hooks:
+                    hook.started(event)
                 if event.code_note:
                     self._record_changed_code(event)
                 if event.python:

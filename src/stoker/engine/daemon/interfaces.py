@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from stoker.engine.model import UNCOUNTED, Context, HostResources, Outcome
+from stoker.engine.model import UNCOUNTED, Context, HostResources, Outcome, ReadyJob
 from stoker.engine.outcome.retry import Verdict
-from stoker.engine.supervisor.messages import Order
+from stoker.engine.supervisor.messages import AttemptStarted, Order
 from stoker.record import Record
 
 TYPE_CHECKING = False
@@ -28,6 +28,20 @@ class Parent(Protocol):
 
     def resume(self, attempt: int) -> None:
         """Continue the processes of an attempt that was paused."""
+
+
+class OrderHook(Protocol):
+    """What a feature does when jobs start.
+
+    `ORDER_HOOKS` of stoker.features has the classes. They are made with the database and the folder
+    of a backend's chunk, which is None unless a worker starts the jobs.
+    """
+
+    def complete(self, order: Order, job: ReadyJob, now: float) -> Order:
+        """The order with what the feature adds; `now` is monotonic."""
+
+    def started(self, event: AttemptStarted) -> None:
+        """An attempt has started; its start may be recorded again after an error."""
 
 
 class Clock(Protocol):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stoker.engine.daemon.interfaces import OrderHook
 from stoker.engine.model import Context, Device, ReadyJob
 from stoker.engine.snapshot_context import original_folder
 from stoker.engine.store import attempts, contexts, profiles
@@ -18,7 +19,7 @@ from stoker.engine.supervisor.logs import (
 )
 from stoker.engine.supervisor.messages import Order
 from stoker.engine.supervisor.thread_variables import SHARE, thread_variables
-from stoker.features.code.code_checks import CodeChecks
+from stoker.features import ORDER_HOOKS, load
 from stoker.settings import Settings
 from stoker.text.commands.shell_words import plain_words
 from stoker.text.cpu_list import format_cpu_list, parse_cpu_list
@@ -40,7 +41,7 @@ class OrderMaker:
         """`chunk`: the folder of a backend's chunk, if a worker starts the jobs."""
         self._db = db
         self._settings = settings
-        self.code_checks = CodeChecks(db, chunk)
+        self.hooks: list[OrderHook] = [load(row)(db, chunk) for row in ORDER_HOOKS.values()]
         self.log_for = log_for or self._own_log
         self.folder_for = folder_for or self._own_folder
         # With each context: whether its shell is plain, the variables for its threads, and the
@@ -79,9 +80,6 @@ class OrderMaker:
             env["STOKER_CPU_LIST"] = cpus
         request, has_limits = job.request, self._settings.limits
         grace, warm = job.settings.grace, job.settings.warm
-        code_check, code_note = "", ""
-        if job.code is not None:
-            code_check, code_note = self.code_checks.request(job, claim.attempt, now)
         order = Order(
             attempt=claim.attempt,
             job=job.id,
@@ -99,8 +97,6 @@ class OrderMaker:
             settings=job.settings,
             folder=_folder_to_create(job, env),
             cpus=cpus,
-            code_check=code_check,
-            code_note=code_note,
             modules=profiles.modules_of(self._db, job.profile) if warm == "" else "",
             measures_memory=request.is_auto_host,
             # An estimate (`--mem auto`) is not a limit.
@@ -108,6 +104,8 @@ class OrderMaker:
             cpu_limit=request.cpus if has_limits else 0,
             cgroup=(self._settings.cgroup or "") if has_limits else "",
         )
+        for hook in self.hooks:
+            order = hook.complete(order, job, now)
         return order, context
 
     def _context(self, id: int) -> tuple[Context, bool, tuple[str, ...], str]:

@@ -95,7 +95,7 @@ class Loop:
             settings=settings,
             clock=clock,
             listener=listener,
-            code_checks=orders.code_checks,
+            order_hooks=orders.hooks,
         )
         self._preempter = Preempter(
             db,

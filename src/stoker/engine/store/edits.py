@@ -9,7 +9,10 @@ from stoker.engine.store.database import Database
 from stoker.engine.store.needed_jobs import needed_jobs
 from stoker.engine.store.submit import context_id, wait_for
 from stoker.errors import Conflict
-from stoker.features.code.store import NewCode, code_id
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.engine.store.submit import NewCode
 
 
 def edit(
@@ -48,7 +51,7 @@ def edit(
         if cwd is not None or env:
             values["context"] = _changed_context(db, row[1], cwd, env)
         if cwd is not None:
-            values["code"] = None if code is None else code_id(db, code)
+            values["code"] = None if code is None else code.save(db)
         if after is not None:
             values["blockers"] = _replace_dependencies(db, job, after)
         for column, value in values.items():

@@ -11,14 +11,12 @@ from stoker.engine.store import request_groups
 from stoker.engine.store.database import Database, id_list
 from stoker.engine.store.submit import context_id, take_ids
 from stoker.errors import Conflict, NotFound
-from stoker.features.code import store_snapshots as snapshots
-from stoker.features.code.store import NewCode, code_id
 from stoker.record import Record
 from stoker.states import HELD, QUEUED, is_satisfied
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.features.code.snapshot_store import Snapshot
+    from stoker.engine.store.submit import NewCode, SnapshotTaker
 
 
 def check_dependencies(db: Database, ids: list[int]) -> None:
@@ -46,7 +44,8 @@ class NewPlace(Record):
 
     code: NewCode | None
     context: Context | None = None  # None: the same as before
-    snapshot: Snapshot | None = None
+    snapshot: str | None = None
+    taker: SnapshotTaker | None = None  # of the snapshot
 
 
 def places(db: Database, ids: list[int]) -> dict[int, OldPlace]:
@@ -103,13 +102,13 @@ def copy(
 
 
 def _move(db: Database, job: int, place: NewPlace, now: float) -> None:
-    code = None if place.code is None else code_id(db, place.code)
+    code = None if place.code is None else place.code.save(db)
     db.execute("UPDATE jobs SET code = ? WHERE id = ?", (code, job))
-    if place.context is not None and place.snapshot is not None:
-        snapshots.save(db, place.snapshot, now)
+    if place.context is not None and place.snapshot is not None and place.taker is not None:
+        place.taker.save(db, place.snapshot, now)
         db.execute(
             "UPDATE jobs SET context = ?, snapshot = ? WHERE id = ?",
-            (context_id(db, place.context), place.snapshot.id, job),
+            (context_id(db, place.context), place.snapshot, job),
         )
 
 

@@ -12,7 +12,6 @@ from stoker.engine.model import AfterSelector, Context, JobSpec
 from stoker.engine.snapshot_context import WISHES
 from stoker.engine.store.database import Database
 from stoker.engine.store.request_groups import RequestGroups
-from stoker.features.code.store import NewCode, code_id
 from stoker.record import Record
 from stoker.states import HELD, QUEUED
 from stoker.testing.failpoints import failpoint
@@ -20,8 +19,28 @@ from stoker.text.byte_text import maybe_bytes, pack_pairs, pack_words, to_bytes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Protocol
+
     from stoker.engine.store.needed_jobs import Needed
-    from stoker.features.code.store_snapshots import SnapshotTaker
+
+    class NewCode(Protocol):
+        """The code of new jobs, which is not in the database yet."""
+
+        def save(self, db: Database) -> int:
+            """Return its number for the rows of the jobs. Called in their transaction."""
+
+    class SnapshotTaker(Protocol):
+        """Takes the snapshots that jobs wish for."""
+
+        def take(self, specs: list[JobSpec]) -> list[JobSpec]:
+            """The same jobs, in snapshots; none may be removed before `release`."""
+
+        def save(self, db: Database, id: str, now: float) -> None:
+            """Record a snapshot, unless it is known. Called in the transaction of its jobs."""
+
+        def release(self) -> None:
+            """The jobs are in the database, or will not be."""
+
 
 # About 15 ms of write lock: the longest that the daemon waits during a large submit.
 CHUNK = 5000
@@ -277,15 +296,11 @@ class Submission:
             known = (
                 spec.context,
                 context_id(self._db, spec.context),
-                None if code is None else code_id(self._db, code),
+                None if code is None else code.save(self._db),
             )
             self._contexts[id(spec.context)] = known
         if spec.snapshot is not None and self._taker is not None:
-            taken = self._taker.taken(spec.snapshot)
-            if taken is not None:
-                from stoker.features.code.store_snapshots import save
-
-                save(self._db, taken, now)
+            self._taker.save(self._db, spec.snapshot, now)
         blockers = sum(not one.is_met for one in needed)
         later = spec.begin_at if spec.begin_at is not None and spec.begin_at > now else None
         columns: dict[str, object] = {

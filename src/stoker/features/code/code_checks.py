@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import os
 
+from stoker.engine.daemon.interfaces import OrderHook
 from stoker.engine.model import ReadyJob
 from stoker.engine.store.database import Database
+from stoker.engine.supervisor.messages import AttemptStarted, Order
 from stoker.features.code import store as code_states
 from stoker.features.code.check_files import check_path, write_check
 from stoker.record import Record
@@ -27,7 +29,7 @@ class _Checked(Record):
     text: str  # the difference in words; "": none, or not known yet
 
 
-class CodeChecks:
+class CodeChecks(OrderHook):
     def __init__(self, db: Database, chunk: str | None = None) -> None:
         """`chunk`: the folder of a chunk, whose jobs have waited in the queue of a backend."""
         self._db = db
@@ -37,30 +39,27 @@ class CodeChecks:
         self._requested: dict[int, int] = {}  # attempt -> code state
         self._files: dict[int, str] = {}
 
-    def request(self, job: ReadyJob, attempt: int, now: float) -> tuple[str, str]:
-        """For an order: the file to compare the code with, or "", and the known difference.
-
-        `now` is monotonic.
-        """
+    def complete(self, order: Order, job: ReadyJob, now: float) -> Order:
+        """The order with the file to compare the code with, or with the known difference."""
         if job.code is None or job.snapshot is not None or now - job.since < self._min_wait:
-            return "", ""
+            return order
         known = self._checked.get(job.code)
         if known is not None and now - known.at < _REUSE_SECONDS:
-            return "", known.text
+            return order._replace(code_note=known.text)
         if len(self._checked) > _MAX_KNOWN:
             self._checked.clear()
             self._requested.clear()
         self._checked[job.code] = _Checked(now, "" if known is None else known.text)
         path = self._file(job.code)
         if path:
-            self._requested[attempt] = job.code
-        return path, ""
+            self._requested[order.attempt] = job.code
+        return order._replace(code_check=path)
 
-    def started(self, attempt: int, text: str) -> None:
+    def started(self, event: AttemptStarted) -> None:
         """Take the result of a check that an attempt made."""
-        code = self._requested.pop(attempt, None)
+        code = self._requested.pop(event.attempt, None)
         if code is not None and code in self._checked:
-            self._checked[code] = self._checked[code]._replace(text=text)
+            self._checked[code] = self._checked[code]._replace(text=event.code_note)
 
     def _file(self, code: int) -> str:
         """The file that a check reads; "" if the recorded state cannot be compared."""

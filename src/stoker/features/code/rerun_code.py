@@ -32,13 +32,13 @@ def places_now(
     for job, old in reruns.places(db, ids).items():
         if old not in by_place:
             context = contexts.load_context(db, old.context)
-            taken = None
+            snapshot = None
             if old.snapshot is not None:
                 spec = JobSpec((), original_context(context), snapshot=NEW_SNAPSHOT)
                 spec = taker.take_one(spec._replace(request=reruns.request_of(db, job)))
-                context = spec.context
-                taken = taker.taken(spec.snapshot or "")
-            by_place[old] = NewPlace(code.of(context), None if taken is None else context, taken)
+                context, snapshot = spec.context, spec.snapshot
+            moved = None if snapshot is None else context
+            by_place[old] = NewPlace(code.of(context), moved, snapshot, taker)
         places[job] = by_place[old]
     return places
 

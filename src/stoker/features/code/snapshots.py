@@ -30,7 +30,7 @@ class _Recent(Record):
 
 
 class Snapshots:
-    """Takes snapshots for the jobs of one queue; see `SnapshotTaker` in store_snapshots.py.
+    """Takes snapshots for the jobs of one queue; a `SnapshotTaker` (engine/store/submit.py).
 
     `files_dir` returns the folder for files of jobs on a backend, which its nodes see.
     """
@@ -64,6 +64,12 @@ class Snapshots:
     def taken(self, id: str) -> Snapshot | None:
         """A snapshot that `take` made or found; None if another process did."""
         return self._taken.get(id)
+
+    def save(self, db: Database, id: str, now: float) -> None:
+        from stoker.features.code import store_snapshots
+
+        if id in self._taken:
+            store_snapshots.save(db, self._taken[id], now)
 
     def release(self) -> None:
         """The jobs are in the database: their snapshots may be removed with them."""

@@ -31,6 +31,18 @@ class NewCode(Record):
     key: str
     columns: tuple[object, ...]
 
+    def save(self, db: Database) -> int:
+        """Return the id of the state, which is created if it is new. Call this in a transaction."""
+        known = db.value("SELECT id FROM code_states WHERE key = ?", (self.key,))
+        if known is not None:
+            return int(str(known))
+        cursor = db.execute(
+            "INSERT INTO code_states (key, root, commit_id, branch, is_dirty, diff, diff_bytes,"
+            " problem) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (self.key, *self.columns),
+        )
+        return int(cursor.lastrowid or 0)
+
 
 def prepare(state: CodeState) -> NewCode:
     """Compress a state. Call this before the transaction that stores it."""
@@ -59,19 +71,6 @@ def code_key(code: StoredCode | NewCode, diff: bytes = b"") -> tuple[str, str]:
         return "", ""
     key = _hash(repr((commit, diff, problem)).encode())
     return key, key[:12] if commit is None else str(commit)[:12] + (f"+{key[:4]}" if diff else "")
-
-
-def code_id(db: Database, code: NewCode) -> int:
-    """Return the id of a state, which is created if it is new. Call this inside a transaction."""
-    known = db.value("SELECT id FROM code_states WHERE key = ?", (code.key,))
-    if known is not None:
-        return int(str(known))
-    cursor = db.execute(
-        "INSERT INTO code_states (key, root, commit_id, branch, is_dirty, diff, diff_bytes,"
-        " problem) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (code.key, *code.columns),
-    )
-    return int(cursor.lastrowid or 0)
 
 
 def load(db: Database, id: int) -> StoredCode | None:

@@ -8,20 +8,7 @@ from stoker.text.byte_text import to_bytes, to_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from stoker.engine.model import JobSpec
     from stoker.features.code.snapshot_store import Snapshot
-
-    class SnapshotTaker(Protocol):
-        """Takes the snapshots that jobs wish for."""
-
-        def take(self, specs: list[JobSpec]) -> list[JobSpec]:
-            """The same jobs, in snapshots; none may be removed before `release`."""
-
-        def taken(self, id: str) -> Snapshot | None: ...
-        def release(self) -> None:
-            """The jobs are in the database, or will not be."""
 
 
 class StoredSnapshot(Record):

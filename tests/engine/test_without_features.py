@@ -1,4 +1,4 @@
-"""The daemon without the helper processes of features."""
+"""The daemon without what features add to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tests.lab import Lab
 
 BARE_DAEMON = """
 from stoker import features
-features.DAEMON_HELPERS.clear()
+for table in (features.DAEMON_HELPERS, features.TRIAL_ENDS, features.ORDER_HOOKS):
+    table.clear()
 from stoker.engine.daemon.main import main
 main()
 """
