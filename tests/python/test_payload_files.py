@@ -179,7 +179,7 @@ def test_call_folder_is_removed_with_its_last_job(here: Lab, tmp_path: Path) -> 
     trap.wait()
     folder, db = folder_of(jobs[0]), thread_queue(jobs[0]._settings).db
     for id, left in ((jobs[0].id, ["call", "result-2"]), (jobs[1].id, None), (trap.id, None)):
-        folders = function_folders.folders_of(db, [id])
+        folders = function_folders.folders_of(db, [id], [db.folder])
         function_folders.drop(db, folders, changes.remove(db, [id]))
         found = sorted(os.listdir(folder)) if folder.exists() else None
         assert found == left

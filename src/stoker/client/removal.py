@@ -66,7 +66,8 @@ class Removal:
     def remove(self, ids: list[int]) -> None:
         """Remove these jobs, except those that have not finished."""
         save_before_removal(self._db, JobFiles(self._db.folder), ids)
-        folders = function_folders.folders_of(self._db, ids)
+        places = [self._db.folder, *backends.folders(self._db)]
+        folders = function_folders.folders_of(self._db, ids, places)
         try:
             for start in range(0, len(ids), _BATCH):
                 self._remove_batch(ids[start : start + _BATCH])
@@ -76,9 +77,7 @@ class Removal:
             allocations.remove_unused(self._db)
             code_states.remove_unused(self._db)
         remove_checks(self._db.folder, code_states.known(self._db))
-        self.kept += remove_unused_snapshots(
-            self._db, [self._db.folder, *backends.folders(self._db)]
-        )
+        self.kept += remove_unused_snapshots(self._db, places)
 
     def _remove_batch(self, ids: list[int]) -> None:
         final = job_queries.in_states(self._db, ids, FINAL)

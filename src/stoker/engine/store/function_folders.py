@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable
 
 from stoker.engine.store.database import Database, id_list
-from stoker.features.backends import store as backends
 from stoker.functions import payload_files
 from stoker.functions.call import folder_of
 from stoker.text.byte_text import unpack_words
@@ -18,10 +17,13 @@ _CALLS = (
 )
 
 
-def folders_of(db: Database, ids: Iterable[int]) -> dict[int, str]:
-    """Return the call folder by job. Call this before the jobs are removed."""
+def folders_of(db: Database, ids: Iterable[int], places: Iterable[str]) -> dict[int, str]:
+    """Return the call folder by job. Call this before the jobs are removed.
+
+    `places`: the folders with files of jobs.
+    """
     rows = db.execute(f"{_CALLS} AND id IN (SELECT value FROM json_each(?))", (id_list(ids),))
-    calls = {os.path.join(folder, "calls") for folder in (db.folder, *backends.folders(db))}
+    calls = {os.path.join(folder, "calls") for folder in places}
     found = {int(job): folder_of(unpack_words(argv)) for job, argv in rows}
     # A command can contain any path; only folders of Stoker may be deleted.
     return {job: name for job, name in found.items() if name and os.path.dirname(name) in calls}

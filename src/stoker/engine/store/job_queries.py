@@ -18,7 +18,6 @@ from stoker.engine.store.interrupted_jobs import (
 from stoker.engine.store.output_columns import expand_outputs, output_dir_in, own_node
 from stoker.engine.store.request_groups import REQUEST_COLUMNS, read_request
 from stoker.errors import NotFound
-from stoker.features.notes import store as notes
 from stoker.record import Record
 from stoker.states import ACTIVE, CANCELLED, FINAL, STARTED, STATES, WAITING
 from stoker.text.byte_text import maybe_bytes, maybe_text, to_bytes, to_text, unpack_words
@@ -287,7 +286,8 @@ def select(db: Database, selector: Selector) -> list[int]:
     """
     rows: Iterable[tuple[Any, ...]]
     if selector.starred:
-        return notes.starred_jobs(db)
+        rows = db.execute("SELECT job FROM job_annotations WHERE starred = 1 ORDER BY job")
+        return [row[0] for row in rows]
     if selector.array is not None:
         from stoker.engine.store.arrays import jobs_of
 
@@ -364,7 +364,8 @@ def _hint(db: Database, selector: Selector) -> str:
 
 
 def tags(db: Database, id: int) -> list[str]:
-    return notes.tags(db, notes.JOB, id)
+    rows = db.execute("SELECT tag FROM tags WHERE job = ? ORDER BY tag", (id,))
+    return [to_text(row[0]) for row in rows]
 
 
 def dependencies(db: Database, id: int) -> list[tuple[int, str, bool]]:

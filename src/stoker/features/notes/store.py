@@ -99,11 +99,6 @@ def starred(db: Database, kind: str, ids: Iterable[int]) -> set[int]:
     return {row[0] for row in rows}
 
 
-def starred_jobs(db: Database) -> list[int]:
-    rows = db.execute("SELECT job FROM job_annotations WHERE starred = 1 ORDER BY job")
-    return [row[0] for row in rows]
-
-
 def marked_jobs(db: Database, ids: Iterable[int], *, of_sweeps: bool = True) -> set[int]:
     """Return which of these jobs have a star or a note, or belong to a sweep that has one."""
     marked = "FROM {0}_annotations WHERE starred = 1 OR note != x''"
