@@ -42,3 +42,14 @@ def load(row: str):  # type: ignore[no-untyped-def]
     module, _, name = row.partition(":")
     __import__(module)  # importing importlib takes longer than most modules
     return getattr(sys.modules[module], name) if name else sys.modules[module]
+START_HOOKS = {
+    "activate": "stoker.features.environments.activate:activate",
+    "activation_paths": "stoker.features.environments.activate:activation_paths",
+    "container": "stoker.features.environments.running_container:container_of",
+    "remove_containers": "stoker.features.environments.container_engines:remove_all",
+    "code_difference": "stoker.features.code.check_files:difference",
+    "limit_place": "stoker.features.memory_limits.limit_cgroups:prepare",
+    "limit": "stoker.features.memory_limits.limit_cgroups:limit",
+    "limit_cause": "stoker.features.memory_limits.limit_cgroups:with_cause",
+    "warm": "stoker.features.warm.warm_starts:WarmStarts",
+}  # what the parent of jobs calls at their start and end (engine/supervisor/start_hooks.py)

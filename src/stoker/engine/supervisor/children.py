@@ -27,14 +27,14 @@ from stoker.engine.supervisor.oom_kills import OomKills
 from stoker.engine.supervisor.process_table import Process, name_of, read_process, ticks_since_boot
 from stoker.engine.supervisor.running_attempt import RunningAttempt
 from stoker.engine.supervisor.spawn import Environment, HostError, Spawner, StartFailed, StartReport
+from stoker.engine.supervisor.start_hooks import container_of, find_hook
 from stoker.testing.failpoints import failpoint
-from stoker.text.activation import is_in_container
 from stoker.text.byte_text import to_system
 from stoker.text.limit_signal import parse_warning, seconds_to_save
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.features.warm.fork_servers import ForkServers
+    from stoker.engine.supervisor.start_hooks import WarmStarts
 
 # Leftovers get SIGTERM after this time: helpers such as those of multiprocessing exit before.
 LEFTOVER_EXIT_SECONDS = 0.5
@@ -77,7 +77,7 @@ class Children:
         self._has_only_jobs = has_only_jobs
         self._kept_until = 0  # strays that started earlier may belong to a job with keep_children
         self._record_begin = record_begin
-        self._servers: ForkServers | None = None
+        self._warm: WarmStarts | None = None
         self._record_exit = record_exit
         self._outer_tags = outer_tags
         self._cgroups = JobCgroups([], base=tag_base) if cgroups is None else cgroups
@@ -142,6 +142,9 @@ class Children:
     ) -> AttemptStarted | None:
         attempt = self._new_attempt(order, context, env, lease)
         attempt.note = note
+        attempt.container = container_of(order.settings.activation, env, attempt.tag)
+        if attempt.container is not None:
+            attempt.shell = None  # it is inside; the engine passes signals on
         self._execute(attempt, context, env)
         return self._started(attempt)
 
@@ -153,11 +156,6 @@ class Children:
             self._outer_tags, attempt.tag
         )
         attempt.shell = context.shell if order.shell else None
-        if is_in_container(order.settings.activation):
-            from stoker.features.environments.running_container import container_of
-
-            attempt.shell = None  # it is inside; the engine passes signals on
-            attempt.container = container_of(order.settings.activation, env, attempt.tag)
         return attempt
 
     def _started(self, attempt: RunningAttempt) -> AttemptStarted | None:
@@ -220,8 +218,13 @@ class Children:
         Nothing of the job is executed before `record_begin` and `confirm_start`; `late_events`
         reports the start. Returns why it cannot be warm: then call `start` with this note.
         """
+        if self._warm is None:
+            make = find_hook("warm")
+            if make is None:
+                return "this Stoker is installed without warm starts"
+            self._warm = make(self._spawner, self._cgroups, self.ignore)
         attempt = self._new_attempt(order, context, env, lease)
-        why = self._begin_warm(attempt, context, env)
+        why = self._warm.begin(attempt, context, env)
         if why is not None:
             return why
         attempt.mono = time.monotonic()
@@ -230,89 +233,37 @@ class Children:
         self._by_attempt[order.attempt] = attempt
         return None
 
-    def _begin_warm(
-        self, attempt: RunningAttempt, context: Context, env: Environment
-    ) -> str | None:
-        from stoker.features.warm.fork_servers import ForkServers, copy_descriptors
-        from stoker.features.warm.warm_requests import warm_request
-
-        order = attempt.order
-        request = warm_request(order, context, env, attempt.tag)
-        if isinstance(request, str):
-            return request
-        request = request._replace(cgroup=self._cgroups.prepare(order.attempt))
-        if self._spawner.output_may_hang(order):
-            return "its output is on a network file system"
-        if order.code_check:  # before the start, in a process that may hang
-            try:
-                pid, pipe = self._spawner.fork_comparison(order)
-            except (HostError, StartFailed) as error:
-                return f"its code cannot be compared: {error}"
-            self._helper_pids.add(pid)
-            attempt.report = StartReport(pipe)
-            return None
-        if self._servers is None:
-            self._servers = ForkServers()
-        files: list[int] = []
-        try:
-            files = self._spawner.open_files(order, context)
-            files += copy_descriptors(attempt.lease)
-        except (HostError, StartFailed, OSError):
-            _close(files)
-            return "its output cannot be opened"  # a cold start fails in the same way
-        why = self._servers.start(request, files)
-        if why is not None:
-            _close(files)
-            return why
-        attempt.warm_request = request
-        self._ignore_servers()
-        return None
-
-    @property
-    def servers(self) -> ForkServers | None:
-        """The fork servers; None before the first warm start."""
-        return self._servers
+    def warm_events(self) -> int | None:
+        """A descriptor to wait for, besides SIGCHLD; None before the first warm start."""
+        return None if self._warm is None else self._warm.fileno()
 
     def confirm_start(self, attempt_id: int) -> None:
         """Let the first process of a warm start execute its program."""
-        attempt = self._by_attempt.get(attempt_id)
-        if attempt is not None and attempt.control is not None and not attempt.is_confirmed:
-            from stoker.features.warm.fork_servers import confirm
-
-            attempt.is_confirmed = True
-            confirm(attempt.control)
+        if self._warm is not None:
+            self._warm.confirm(attempt_id)
 
     def end_servers(self) -> None:
         """End the fork servers that no start waits for."""
-        if self._servers is not None:
-            self._servers.end_servers()
+        if self._warm is not None:
+            self._warm.end_servers()
 
-    def _ignore_servers(self) -> None:
-        assert self._servers is not None
-        self._helper_pids.update(self._servers.started)
-        self._servers.started.clear()
-
-    def _poll_servers(self) -> None:
-        if self._servers is None:
+    def _poll_warm(self) -> None:
+        if self._warm is None:
             return
-        from stoker.features.warm.fork_servers import NotForked
-
-        for event in self._servers.poll(time.monotonic()):
-            attempt = self._by_attempt[event.attempt]
+        for attempt_id, pid, note in self._warm.poll(time.monotonic()):
+            attempt = self._by_attempt[attempt_id]
             assert attempt.cold_start is not None
-            if isinstance(event, NotForked):
-                self._start_cold(attempt, event.why)
+            if pid is None:
+                self._start_cold(attempt, note)
             elif self._is_refused(attempt):
-                event.control.close()
+                self._warm.cancel(attempt_id)
             else:
                 if attempt.code_note:
                     self._spawner.write_note(attempt.order, attempt.cold_start[0])
-                attempt.pid, attempt.control, attempt.note = event.pid, event.control, event.note
-                attempt.cold_start = None
+                attempt.pid, attempt.note, attempt.cold_start = pid, note, None
                 started = self._started(attempt)
                 assert started is not None
                 self._late_events.append(started)
-        self._ignore_servers()
 
     def _is_refused(self, attempt: RunningAttempt) -> bool:
         """Record that an attempt begins; True if that is refused, and the attempt is dropped."""
@@ -325,13 +276,13 @@ class Children:
 
     def _continue_warm(self, attempt: RunningAttempt) -> None:
         """Continue a warm start whose code was compared."""
-        assert attempt.cold_start is not None
+        assert self._warm is not None and attempt.cold_start is not None
         attempt.order = attempt.order._replace(code_check="", code_note=attempt.code_note)
-        why = self._begin_warm(attempt, *attempt.cold_start)
+        why = self._warm.begin(attempt, *attempt.cold_start)
         if why is not None:
             self._start_cold(attempt, why)
 
-    def _start_cold(self, attempt: RunningAttempt, why: str) -> None:
+    def _start_cold(self, attempt: RunningAttempt, why: str | None) -> None:
         """Start an attempt whose warm start failed."""
         if self._is_refused(attempt):
             return
@@ -354,8 +305,8 @@ class Children:
         if attempt.report is not None:
             attempt.report.close()
             attempt.report = None
-        elif self._servers is not None:
-            self._servers.cancel(attempt.order.attempt)
+        elif self._warm is not None:
+            self._warm.cancel(attempt.order.attempt)
         attempt.cold_start = None
         attempt.outcome = Outcome(
             attempt=attempt.order.attempt,
@@ -364,19 +315,6 @@ class Children:
             reason=attempt.reason,
         )
         self._ending.append(attempt)
-
-    def _take_report(self, attempt: RunningAttempt) -> str:
-        """The modules that the process of a warm start imported, and learn them."""
-        if attempt.control is None:
-            return ""
-        from stoker.features.warm.fork_servers import read_report
-
-        modules = read_report(attempt.control)
-        attempt.control.close()
-        attempt.control = None
-        if modules and self._servers is not None and attempt.warm_request is not None:
-            self._servers.learn(attempt.warm_request, modules)
-        return ",".join(modules)
 
     def late_events(self) -> list[AttemptStarted | Outcome | Refused]:
         """The results of slow starts since the last call."""
@@ -551,9 +489,9 @@ class Children:
                 times.append(attempt.poll_at)
             if attempt.container is not None and attempt.container.gives_up_at is not None:
                 times.append(attempt.container.gives_up_at)
-        servers = None if self._servers is None else self._servers.next_deadline()
-        if servers is not None:
-            times.append(servers)
+        warm = None if self._warm is None else self._warm.next_deadline()
+        if warm is not None:
+            times.append(warm)
         return min(times, default=None)
 
     def enforce_limits(self) -> list[Outcome]:
@@ -604,7 +542,7 @@ class Children:
     def reap(self) -> list[Outcome]:
         """Reap exited processes; returns the attempts that have ended."""
         over: list[Outcome] = []
-        self._poll_servers()
+        self._poll_warm()
         while True:
             try:
                 pid, status, usage = os.wait4(-1, os.WNOHANG)
@@ -621,6 +559,7 @@ class Children:
                 continue
             if attempt.report is not None:
                 self._poll_start(attempt, time.monotonic())
+            modules = () if self._warm is None else self._warm.exited(attempt.order.attempt)
             attempt.outcome = Outcome(
                 attempt=attempt.order.attempt,
                 status=status,
@@ -631,7 +570,7 @@ class Children:
                 max_rss_bytes=max(
                     _peak(usage.ru_maxrss) * 1024, self._memory_peaks.take(attempt.order.attempt)
                 ),
-                modules=self._take_report(attempt),
+                modules=",".join(modules),
             )
             if isinstance(attempt.failure, StartFailed):
                 attempt.outcome = _not_started(attempt.order, attempt.failure)
@@ -755,8 +694,8 @@ class Children:
 
     def close(self) -> None:
         """End the fork servers; no attempt is left."""
-        if self._servers is not None:
-            self._servers.close()
+        if self._warm is not None:
+            self._warm.close()
 
     def _has_unknown_children(self) -> bool:
         if self._children_list is None:

@@ -9,14 +9,16 @@ import signal
 import sys
 
 from stoker.engine.supervisor.kill_processes import kill_all
-from stoker.features.environments.container_engines import remove_all
+from stoker.engine.supervisor.start_hooks import find_hook
 
 
 def main() -> None:
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     kill_all(int(sys.argv[1]), timeout=5.0)
-    remove_all(int(sys.argv[1]))
+    remove_containers = find_hook("remove_containers")
+    if remove_containers is not None:
+        remove_containers(int(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -85,12 +85,11 @@ class ForegroundJobs:
 
     def _watch_servers(self) -> None:
         """Let `fileno` be ready for the fork servers too."""
-        if self._poll is None:
-            servers = self._children.servers
-            assert servers is not None
+        descriptor = self._children.warm_events()
+        if self._poll is None and descriptor is not None:
             self._poll = select.epoll()
             self._poll.register(self._wake, select.EPOLLIN)
-            self._poll.register(servers.fileno(), select.EPOLLIN)
+            self._poll.register(descriptor, select.EPOLLIN)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)

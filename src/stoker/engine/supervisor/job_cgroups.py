@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from stoker.engine.model import Outcome
+from stoker.engine.supervisor.start_hooks import find_hook
 from stoker.record import Record
 
 _LIST_NAME = "cgroups"  # in the state folder: one line per parent cgroup that a runner has used
@@ -81,10 +82,11 @@ class JobCgroups:
 
     def limit(self, attempt: int, pid: int, limits: Limits) -> bool:
         """Limit an attempt that has just started; False if that is not possible here."""
-        from stoker.features.memory_limits import limit_cgroups
-
+        find_place, limit = find_hook("limit_place"), find_hook("limit")
+        if find_place is None or limit is None:
+            return False
         if self._limit_place is None:
-            place = limit_cgroups.prepare(limits.cgroup or limit_parent(), self._name)
+            place = find_place(limits.cgroup or limit_parent(), self._name)
             self._limit_place = place or ""
             if place is not None and self._folder is not None:
                 with suppress(OSError):
@@ -92,7 +94,7 @@ class JobCgroups:
         if not self._limit_place:
             return False
         path = os.path.join(self._limit_place, str(attempt))
-        if not limit_cgroups.limit(path, pid, limits.memory, limits.cpus):
+        if not limit(path, pid, limits.memory, limits.cpus):
             return False
         self._limited[attempt] = path
         return True
@@ -100,11 +102,10 @@ class JobCgroups:
     def with_cause(self, outcome: Outcome) -> Outcome:
         """The outcome of an attempt, with the cause if the kernel killed it for its memory."""
         path = self._limited.get(outcome.attempt) or self._path_of(outcome.attempt)
-        if path is None:
-            return outcome
-        from stoker.features.memory_limits.limit_cgroups import with_cause
-
-        return with_cause(outcome, path)
+        with_cause = None if path is None else find_hook("limit_cause")
+        if with_cause is not None:
+            outcome = with_cause(outcome, path)
+        return outcome
 
     def _path_of(self, attempt: int) -> str | None:
         """The cgroup with limits of an attempt that an earlier runner started."""

@@ -55,9 +55,7 @@ class Order(Record):
     measures_memory: bool = False  # of all its processes, while it runs
     memory_limit: int | None = None  # bytes; more kills it, where cgroups allow that
     cpu_limit: int = 0  # cores; 0: none
-    code_check: str = (
-        ""  # a file of features/code/check_files.py: compare the code before the start
-    )
+    code_check: str = ""  # a file with the recorded code, which is compared before the start
     code_note: str = ""  # what is known about changes of the code; the first line of the log
     cgroup: str = ""  # the parent cgroup for its limits; empty: that of the parent
 

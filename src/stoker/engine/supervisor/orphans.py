@@ -32,12 +32,8 @@ from stoker.engine.supervisor.process_table import (
     read_processes,
     zombie_status,
 )
+from stoker.engine.supervisor.start_hooks import container_of
 from stoker.record import Record
-from stoker.text.activation import is_in_container
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.features.environments.running_container import RunningContainer
 
 _PIDFD_GET_INFO = 0xC0000000 | 64 << 16 | 0xFF << 8 | 11
 _PIDFD_INFO_EXIT = 1 << 3
@@ -153,12 +149,8 @@ class _Orphan:
         self.status_by: float | None = None  # until when its exit status is waited for
         self.ended_at: float | None = None
         self.used = UsedResources()
-        self.container: RunningContainer | None = None
-        if is_in_container(adoption.activation):
-            from stoker.features.environments.running_container import container_of
-
-            tag = process_tags.tag_of(tag_base, adoption.attempt)
-            self.container = container_of(adoption.activation, dict(os.environb), tag)
+        tag = process_tags.tag_of(tag_base, adoption.attempt)
+        self.container = container_of(adoption.activation, dict(os.environb), tag)
         if adoption.exited is not None:
             exited = adoption.exited
             self.used = UsedResources(

@@ -276,9 +276,9 @@ class Runner:
         return None
 
     def _watch_servers(self) -> None:
-        servers = self._children.servers
-        if servers is not None and not self._has_servers:
-            self._poll.register(servers.fileno(), select.EPOLLIN)
+        descriptor = self._children.warm_events()
+        if descriptor is not None and not self._has_servers:
+            self._poll.register(descriptor, select.EPOLLIN)
             self._has_servers = True
 
     def _report_start(self, event: AttemptStarted | Outcome | Refused) -> None:

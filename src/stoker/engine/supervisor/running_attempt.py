@@ -12,20 +12,17 @@ from stoker.engine.supervisor.spawn import Environment, HostError, StartFailed, 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import socket
-
-    from stoker.features.environments.running_container import RunningContainer
-    from stoker.features.warm.fork_servers import WarmRequest
+    from stoker.engine.supervisor.start_hooks import Container
 
 
 class RunningAttempt:
     """A running attempt, or one whose first process has exited and left others behind."""
 
     __slots__ = (
-        "began", "code_note", "cold_start", "container", "control", "deadline", "failure", "grace",
-        "is_confirmed", "is_recorded", "kill_at", "kills", "lease", "leftover_at",
-        "log_size", "mono", "note", "order", "outcome", "pid", "poll_at", "reason", "report",
-        "resume_at", "shell", "tag", "warm_request", "warn_at",
+        "began", "code_note", "cold_start", "container", "deadline", "failure", "grace",
+        "is_recorded", "kill_at", "kills", "lease", "leftover_at", "log_size", "mono", "note",
+        "order", "outcome", "pid", "poll_at", "reason", "report", "resume_at", "shell", "tag",
+        "warn_at",
     )  # fmt: skip
 
     def __init__(self, order: Order, tag: int, lease: list[int]) -> None:
@@ -53,10 +50,7 @@ class RunningAttempt:
         self.failure: HostError | StartFailed | None = None
         self.note: str | None = None  # why its warm start became a cold one
         self.cold_start: tuple[Context, Environment] | None = None  # set during a warm start
-        self.warm_request: WarmRequest | None = None
-        self.control: socket.socket | None = None  # to the first process of a warm start
-        self.is_confirmed = False
-        self.container: RunningContainer | None = None
+        self.container: Container | None = None
 
     def started(self) -> AttemptStarted:
         """The event of its start."""

@@ -23,8 +23,13 @@ from stoker.engine.supervisor.job_cgroups import JobCgroups
 from stoker.engine.supervisor.messages import INHERIT, Order
 from stoker.engine.supervisor.mounts import Mounts
 from stoker.engine.supervisor.regular_files import open_for_output
+from stoker.engine.supervisor.start_hooks import find_hook
 from stoker.text.byte_text import to_system
 from stoker.text.commands.shell_words import MAX_ARGUMENT_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # Python ignores some signals, and a job would inherit that; reset all to the default action.
 DEFAULT_SIGNALS = [
@@ -146,9 +151,8 @@ class Spawner:
         paths = [cwd]
         paths += [to_system(p) for p in (order.stdout, order.stderr, order.folder) if p]
         if order.settings.activation:
-            from stoker.features.environments.activate import activation_paths
-
-            paths += [to_system(path) for path in activation_paths(order.settings.activation)]
+            found = _environment_hook("activation_paths")(order.settings.activation)
+            paths += [to_system(path) for path in found]
         program = to_system(context.shell if order.shell else order.argv[0])
         if b"/" in program:
             return self._mounts.any_may_hang(paths, [os.path.join(cwd, program)])
@@ -275,9 +279,7 @@ class Spawner:
         if order.shell:
             argv = _shell_words(argv[0], to_system(context.shell), opened, files)
         if order.settings.activation:
-            from stoker.features.environments.activate import activate
-
-            argv, env = activate(order, context, env, argv, tag)
+            argv, env = _environment_hook("activate")(order, context, env, argv, tag)
         return _run(argv, env, files, start)
 
     def _enter(self, cwd: str) -> None:
@@ -286,6 +288,13 @@ class Spawner:
             os.chdir(to_system(cwd))
         except OSError as error:
             raise StartFailed(126, f"cannot enter the folder {cwd}: {error.strerror}") from None
+
+
+def _environment_hook(name: str) -> Callable[..., Any]:
+    hook = find_hook(name)
+    if hook is None:
+        raise StartFailed(126, "this Stoker is installed without environments")
+    return hook
 
 
 def _fork(run: Callable[[int], None]) -> tuple[int, int]:
@@ -333,9 +342,8 @@ def close_others(kept: set[int]) -> None:
 
 def _with_code_note(order: Order, report: int) -> Order:
     """In the child: compare the code of a job, and report how it has changed."""
-    from stoker.features.code.check_files import difference
-
-    note = difference(order.code_check)
+    difference = find_hook("code_difference")
+    note = "" if difference is None else difference(order.code_check)
     if note:
         os.write(report, f"{_NOTE}{note[:1000]}\n".encode("utf-8", "surrogateescape"))
     return order._replace(code_note=note)
