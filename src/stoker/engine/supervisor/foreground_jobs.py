@@ -73,11 +73,11 @@ class ForegroundJobs:
         set_deadline(env, order.time_limit)
         note = None
         if order.settings.warm is not None:
-            note = self._children.start_warm(order, context, env, lease)
+            note = self._children.starts.start_warm(order, context, env, lease)
             if note is None:
                 self._watch_servers()
                 return
-        event = self._children.start(order, context, env, lease, note)
+        event = self._children.starts.start(order, context, env, lease, note)
         if isinstance(event, AttemptStarted):
             self._starts.add(event)
         elif event is not None:
@@ -85,11 +85,11 @@ class ForegroundJobs:
 
     def _watch_servers(self) -> None:
         """Let `fileno` be ready for the fork servers too."""
-        descriptor = self._children.warm_events()
-        if self._poll is None and descriptor is not None:
+        warm = self._children.starts.warm
+        if self._poll is None and warm is not None:
             self._poll = select.epoll()
             self._poll.register(self._wake, select.EPOLLIN)
-            self._poll.register(descriptor, select.EPOLLIN)
+            self._poll.register(warm.fileno(), select.EPOLLIN)
 
     def stop(self, attempt: int, reason: str, grace: float | None) -> None:
         self._children.stop(attempt, reason, grace)
@@ -109,9 +109,9 @@ class ForegroundJobs:
         deadline = self._children.next_deadline()
         due = deadline is not None and deadline <= now
         outcomes: list[Outcome] = self._children.enforce_limits() if due else self._children.reap()
-        for event in self._children.late_events():
+        for event in self._children.starts.late_events():
             if isinstance(event, AttemptStarted):
-                self._children.confirm_start(event.attempt)
+                self._children.starts.confirm(event.attempt)
                 self._starts.add(event)
             else:
                 self._events.append(event)

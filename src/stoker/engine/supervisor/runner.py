@@ -32,7 +32,7 @@ from stoker.engine.supervisor.journal import Journal, JournalFull
 from stoker.engine.supervisor.messages import AttemptStarted, Order, Refused
 from stoker.engine.supervisor.restart_backoff import RestartBackoff
 from stoker.engine.supervisor.sockets import listen
-from stoker.engine.supervisor.spawn import Environment, encode_environment, set_deadline
+from stoker.engine.supervisor.spawn import Environment, close_all, encode_environment, set_deadline
 from stoker.engine.supervisor.start_batching import StartBatch
 from stoker.engine.supervisor.subreaper import become_subreaper
 from stoker.engine.supervisor.wire import Wire, note
@@ -106,7 +106,7 @@ class Runner:
 
     def _step(self) -> None:
         ended = self._children.enforce_limits() if self._is_due() else self._children.reap()
-        for event in self._children.late_events():
+        for event in self._children.starts.late_events():
             self._report_start(event)
         self._record(ended)
         now = time.monotonic()
@@ -192,8 +192,7 @@ class Runner:
             order = from_fields(Order, fields)
             known = self._contexts[order.context]
         except (ValueError, TypeError, KeyError) as error:
-            for descriptor in lease:
-                os.close(descriptor)
+            close_all(lease)
             why = f"the runner cannot decode the order ({error!r})"
             note(why)
             self._send("refused", Refused(fields.get("attempt", 0), why)._asdict())
@@ -245,7 +244,7 @@ class Runner:
         set_deadline(env, order.time_limit)
         note = None
         if order.settings.warm is not None:
-            note = self._children.start_warm(order, context, env, lease)
+            note = self._children.starts.start_warm(order, context, env, lease)
             if note is None:
                 self._watch_servers()
                 failpoint("runner.after_warm_request")
@@ -253,12 +252,11 @@ class Runner:
         failpoint("runner.before_begun")
         refusal = self._record_begin(order)
         if refusal is not None:
-            for descriptor in lease:
-                os.close(descriptor)
+            close_all(lease)
             self._send("refused", Refused(order.attempt, refusal)._asdict())
             return
         failpoint("runner.after_begun")
-        event = self._children.start(order, context, env, lease, note)
+        event = self._children.starts.start(order, context, env, lease, note)
         if event is not None:
             self._report_start(event)
         failpoint("runner.after_spawn")
@@ -276,9 +274,9 @@ class Runner:
         return None
 
     def _watch_servers(self) -> None:
-        descriptor = self._children.warm_events()
-        if descriptor is not None and not self._has_servers:
-            self._poll.register(descriptor, select.EPOLLIN)
+        warm = self._children.starts.warm
+        if warm is not None and not self._has_servers:
+            self._poll.register(warm.fileno(), select.EPOLLIN)
             self._has_servers = True
 
     def _report_start(self, event: AttemptStarted | Outcome | Refused) -> None:
@@ -289,7 +287,7 @@ class Runner:
             with suppress(OSError):  # the disk cannot be written: the daemon gets the PID anyway
                 self._journal.spawned(started)
             failpoint("runner.before_go")
-            self._children.confirm_start(started.attempt)
+            self._children.starts.confirm(started.attempt)
             failpoint("runner.after_go")
             self._starts.add(started)
         else:

@@ -52,6 +52,14 @@ class RunningAttempt:
         self.cold_start: tuple[Context, Environment] | None = None  # set during a warm start
         self.container: Container | None = None
 
+    def deadlines(self) -> list[float]:
+        """When its time limit, a grace period, a pause or a wait for others is over (monotonic)."""
+        leftover_at = self.leftover_at if self.kill_at is None else None
+        polls_at = None if self.report is None else self.poll_at
+        removed_at = None if self.container is None else self.container.gives_up_at
+        times = (self.deadline, self.kill_at, leftover_at, self.warn_at, self.resume_at)
+        return [at for at in (*times, polls_at, removed_at) if at is not None]
+
     def started(self) -> AttemptStarted:
         """The event of its start."""
         return AttemptStarted(

@@ -16,7 +16,7 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from stoker.engine.model import Context
+from stoker.engine.model import Context, Outcome
 from stoker.engine.supervisor import process_tags
 from stoker.engine.supervisor.cpu_binding import CpuBinding
 from stoker.engine.supervisor.job_cgroups import JobCgroups
@@ -79,6 +79,16 @@ class StartFailed(Exception):
         self.exit_code = exit_code
         self.cause = cause
 
+    def outcome(self, attempt: int) -> Outcome:
+        """The end of the attempt that could not be started."""
+        return Outcome(
+            attempt=attempt,
+            status=self.exit_code << 8,
+            ended_at=time.time(),
+            reason=self.cause,
+            detail=str(self),
+        )
+
 
 class Spawner:
     """Starts the first processes of attempts."""
@@ -117,8 +127,7 @@ class Spawner:
             raise
         finally:
             os.umask(mask)
-            for descriptor in opened:
-                os.close(descriptor)
+            close_all(opened)
 
     def _marked(self, order: Order, tag: int) -> SpawnFunction:
         """A function that starts processes of an attempt."""
@@ -176,8 +185,7 @@ class Spawner:
             raise as_start_error(error) from None
         finally:
             os.umask(mask)
-            for descriptor in opened:
-                os.close(descriptor)
+            close_all(opened)
 
     def write_note(self, order: Order, context: Context) -> None:
         """Write the first line of the log of an attempt that another process starts."""
@@ -186,8 +194,7 @@ class Spawner:
         except (HostError, StartFailed):
             return  # the database has it too
         _write_note(order, {1: files[1]})
-        for descriptor in files:
-            os.close(descriptor)
+        close_all(files)
 
     def fork_comparison(self, order: Order) -> tuple[int, int]:
         """Compare the code of an attempt in a process that may hang; returns its PID and a pipe.
@@ -329,6 +336,11 @@ def _leave_parent(kept: set[int]) -> None:
     for number in DEFAULT_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def close_all(descriptors: list[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 def close_others(kept: set[int]) -> None:

@@ -20,7 +20,13 @@ from stoker.engine.supervisor.cpu_binding import CpuBinding
 from stoker.engine.supervisor.parent_death import send_at_parent_death
 from stoker.engine.supervisor.process_table import read_process
 from stoker.engine.supervisor.process_tags import RLIMIT_LOCKS
-from stoker.engine.supervisor.spawn import DEFAULT_SIGNALS, Environment, close_others, set_deadline
+from stoker.engine.supervisor.spawn import (
+    DEFAULT_SIGNALS,
+    Environment,
+    close_all,
+    close_others,
+    set_deadline,
+)
 from stoker.engine.supervisor.wire import Wire
 from stoker.features.warm.server_keys import server_environment
 from stoker.record import Record
@@ -87,8 +93,7 @@ class _Start:
         self.sent_at = 0.0
 
     def close(self) -> None:
-        for descriptor in self.files:
-            os.close(descriptor)
+        close_all(self.files)
         self.files = []
         if self.control is not None:
             self.control.close()
@@ -437,8 +442,7 @@ def copy_descriptors(numbers: list[int]) -> list[int]:
         for number in numbers:
             copies.append(os.dup(number))
     except OSError:
-        for copy in copies:
-            os.close(copy)
+        close_all(copies)
         raise
     return copies
 

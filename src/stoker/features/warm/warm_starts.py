@@ -10,7 +10,14 @@ from stoker.engine.model import Context
 from stoker.engine.supervisor.job_cgroups import JobCgroups
 from stoker.engine.supervisor.messages import Order
 from stoker.engine.supervisor.running_attempt import RunningAttempt
-from stoker.engine.supervisor.spawn import Environment, HostError, Spawner, StartFailed, StartReport
+from stoker.engine.supervisor.spawn import (
+    Environment,
+    HostError,
+    Spawner,
+    StartFailed,
+    StartReport,
+    close_all,
+)
 from stoker.features.warm.fork_servers import (
     ForkServers,
     NotForked,
@@ -64,11 +71,11 @@ class WarmStarts:
             files = self._spawner.open_files(order, context)
             files += copy_descriptors(attempt.lease)
         except (HostError, StartFailed, OSError):
-            _close(files)
+            close_all(files)
             return "its output cannot be opened"  # a cold start fails in the same way
         why = self._servers.start(request, files)
         if why is not None:
-            _close(files)
+            close_all(files)
             return why
         self._requests[order.attempt] = request
         self._ignore_servers()
@@ -177,8 +184,3 @@ def _request(order: Order, context: Context, env: Environment, tag: int) -> Warm
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
-
-
-def _close(files: list[int]) -> None:
-    for descriptor in files:
-        os.close(descriptor)
