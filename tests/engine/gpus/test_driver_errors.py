@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stoker.engine.devices.nvml_process import ACTIVE_SECONDS
+from stoker.engine.devices.driver_process import ACTIVE_SECONDS
 from tests.engine.gpus.host import GpuHost, GpuLab
 from tests.fake_nvml import DRIVER_NOT_LOADED, LIBRARY_MISMATCH, FakeNvml
 

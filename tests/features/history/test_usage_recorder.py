@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.engine.devices.nvml_client import sample_once
+from stoker.engine.devices.driver_client import sample_once
 from stoker.engine.devices.sample_lines import encode
 from stoker.engine.gpus.sample import Sample
 from stoker.engine.supervisor import locks

@@ -17,7 +17,7 @@ from stoker.engine.devices.discovery import (
     simulated,
     visible_names,
 )
-from stoker.engine.devices.nvml_client import sample_once
+from stoker.engine.devices.driver_client import sample_once
 from stoker.engine.model import Device, DeviceState
 from stoker.engine.policy.eligible import is_named
 from stoker.errors import Impossible, UsageError

@@ -16,7 +16,7 @@ from stoker.cli.repair import id_ranges, repair_database, unknown_jobs
 from stoker.engine.daemon import status
 from stoker.engine.daemon.wake import CHANGES_SOCKET
 from stoker.engine.devices.discovery import find_devices, has_driver
-from stoker.engine.devices.nvml_client import sample_once
+from stoker.engine.devices.driver_client import sample_once
 from stoker.engine.model import Device
 from stoker.engine.store import job_queries, meta
 from stoker.engine.store.database import FILE_NAME, SCHEMA_VERSION, Database, open_database
@@ -306,7 +306,7 @@ def _processes_of(
             continue
         if b"stoker.features.sweeps.control.sweep_driver" in words:
             yield "sweep driver", pid, "adaptive sweeps get no new trials"
-        elif b"stoker.engine.devices.nvml_process" in words:
+        elif b"stoker.engine.devices.driver_process" in words:
             yield "GPU monitor", pid, "the state of the GPUs is unknown"
 
 

@@ -681,7 +681,7 @@ def _check_driver(named: OptionNames) -> None:
     from stoker.engine.devices.discovery import has_driver
 
     if has_driver():
-        from stoker.engine.devices.nvml_client import sample_once
+        from stoker.engine.devices.driver_client import sample_once
 
         sample = sample_once()
         if sample.gpus is None:

@@ -14,9 +14,9 @@ from stoker.engine.daemon.gpus.process_owners import (
 )
 from stoker.engine.daemon.status import daemon_pid, known_devices
 from stoker.engine.devices.discovery import as_device, has_driver
+from stoker.engine.devices.driver_client import sample_once
 from stoker.engine.devices.leases.holders import Holder
 from stoker.engine.devices.leases.lease import holders, other_lock
-from stoker.engine.devices.nvml_client import sample_once
 from stoker.engine.gpus.occupancy import Occupancy, describe, occupancy_of
 from stoker.engine.gpus.sample import GpuSample
 from stoker.engine.model import MPS, SIMULATED, TIME, Device

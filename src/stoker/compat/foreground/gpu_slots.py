@@ -276,7 +276,7 @@ def make_slots(
     # Inside a job, the job's lease also covers this run.
     inherited = os.environ.get("STOKER_GPU_UUIDS", "").split(",")
     from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
-    from stoker.engine.devices.nvml_client import sample_once
+    from stoker.engine.devices.driver_client import sample_once
 
     real = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid, inherited)
     real.update(sample_once(), {})

@@ -36,7 +36,7 @@ class Gpus:
         self.own_entries: dict[int, Entry] = {}  # the GPUs of our task
 
     def _sample(self) -> None:
-        from stoker.engine.devices.nvml_client import sample_once
+        from stoker.engine.devices.driver_client import sample_once
 
         sample = sample_once()
         self._sampled_at = sample.at

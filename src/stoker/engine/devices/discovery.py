@@ -29,7 +29,7 @@ def find_devices(wanted: str | None, by_uuid: bool = False) -> tuple[Device, ...
         return simulated(wanted)
     if not has_driver():
         return ()
-    from stoker.engine.devices.nvml_client import sample_once
+    from stoker.engine.devices.driver_client import sample_once
 
     gpus = sample_once().gpus
     if gpus is None:  # the driver does not answer, but /proc may list the GPUs

@@ -1,4 +1,4 @@
-"""One sample of the GPUs, as engine/devices/nvml_process.py takes it.
+"""One sample of the GPUs, as engine/devices/driver_process.py takes it.
 
 Field names are part of the message format between processes (engine/devices/sample_lines.py).
 """

@@ -11,7 +11,7 @@ from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.engine.daemon.interfaces import EventListener
 from stoker.engine.daemon.loop import Loop
 from stoker.engine.devices.discovery import has_driver, simulated
-from stoker.engine.devices.nvml_client import NvmlClient
+from stoker.engine.devices.driver_client import DriverClient
 from stoker.engine.gpus.sample import Sample
 from stoker.engine.policy.eligible import is_named
 from stoker.errors import Error
@@ -40,7 +40,7 @@ class DriverMonitor:
 
     def __init__(self, gpus: Gpus, gpu_file: str | None = None) -> None:
         self._gpus = gpus
-        self._nvml = NvmlClient() if isinstance(gpus, ChangingGpus) else None
+        self._nvml = DriverClient() if isinstance(gpus, ChangingGpus) else None
         self._gpu_file = gpu_file
         self._file_seen: tuple[int, int] | None = None
         self._read_file_at = 0.0

@@ -1,12 +1,12 @@
 """The NVML process: all calls of the driver happen here, because they may hang.
 
-python -m stoker.engine.devices.nvml_process --named [--once]
+python -m stoker.engine.devices.driver_process --named [--once]
 
 stdin    `n`: sample now, `u`: read utilization and power again, `a`: sample at the active rate,
          `i`: at the idle rate; end of file: exit
 stdout   samples, one per line (engine/devices/sample_lines.py)
 
-engine/devices/nvml_client.py starts this process and reads its samples.
+engine/devices/driver_client.py starts this process and reads its samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stoker.engine.gpus.sample import Sample
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.engine.devices.nvml import Nvml
+    from stoker.engine.devices.nvidia import Nvml
 
 _NAMED = "--named"  # fields by name; a daemon of 0.1 does not pass this
 ACTIVE_SECONDS = 0.5
@@ -57,7 +57,7 @@ class Sampler:
         nvml = self._open(now)
         if nvml is None:
             return Sample(now, None, self._error)
-        from stoker.engine.devices.nvml import Unusable
+        from stoker.engine.devices.nvidia import Unusable
 
         try:
             gpus = nvml.gpus(now)
@@ -73,7 +73,7 @@ class Sampler:
         if self._nvml is not None or (self.retry_at is not None and now < self.retry_at):
             return self._nvml
         try:
-            from stoker.engine.devices.nvml import Nvml, Unusable
+            from stoker.engine.devices.nvidia import Nvml, Unusable
         except ModuleNotFoundError as error:
             self._wait_after(f"the Python package nvidia-ml-py is missing ({error})", True, now)
             return None
@@ -141,7 +141,8 @@ def _restart(wait: float, active: bool) -> None:
     options = [f"--wait={wait}", *(["--active"] if active else [])]
     options += [_NAMED] if _NAMED in sys.argv else []
     os.execv(
-        sys.executable, [sys.executable, "-P", "-m", "stoker.engine.devices.nvml_process", *options]
+        sys.executable,
+        [sys.executable, "-P", "-m", "stoker.engine.devices.driver_process", *options],
     )
 
 

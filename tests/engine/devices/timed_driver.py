@@ -15,7 +15,7 @@ from stoker.engine.gpus.sample import Sample
 from tests.fake_nvml import FakeNvml
 
 
-class TimedNvml:
+class TimedDriver:
     def __init__(self, fake: FakeNvml) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-m", __name__],
@@ -37,7 +37,7 @@ class TimedNvml:
 
 
 def main() -> None:
-    from stoker.engine.devices.nvml import Nvml
+    from stoker.engine.devices.nvidia import Nvml
 
     nvml: Nvml | None = None
     for line in sys.stdin:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from stoker.engine.devices.nvml_process import IDLE_SECONDS
+from stoker.engine.devices.driver_process import IDLE_SECONDS
 from stoker.engine.devices.sample_lines import decode, encode
 from stoker.engine.gpus.sample import GpuProcess, GpuSample, Sample, Xid
-from tests.engine.devices.timed_nvml import TimedNvml
+from tests.engine.devices.timed_driver import TimedDriver
 from tests.fake_nvml import (
     DRIVER_NOT_LOADED,
     FUNCTION_NOT_FOUND,
@@ -30,7 +30,7 @@ from tests.fake_nvml import (
 from tests.lab import HANG_SECONDS
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-40GB"
-_NVML_PROCESS = [sys.executable, "-m", "stoker.engine.devices.nvml_process"]
+_DRIVER_PROCESS = [sys.executable, "-m", "stoker.engine.devices.driver_process"]
 
 
 class Running:
@@ -38,7 +38,7 @@ class Running:
 
     def __init__(self, fake: FakeNvml, *options: str) -> None:
         self.process = subprocess.Popen(
-            [*_NVML_PROCESS, *options],
+            [*_DRIVER_PROCESS, *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | fake.env(),
@@ -100,8 +100,8 @@ def running(start: Callable[..., Running]) -> Running:
 
 
 @pytest.fixture
-def timed_nvml(fake: FakeNvml) -> Iterator[TimedNvml]:
-    made = TimedNvml(fake)
+def timed_driver(fake: FakeNvml) -> Iterator[TimedDriver]:
+    made = TimedDriver(fake)
     yield made
     made.close()
 
@@ -114,7 +114,7 @@ def sleeper() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def once(fake: FakeNvml) -> Sample:
-    words = [*_NVML_PROCESS, "--once"]
+    words = [*_DRIVER_PROCESS, "--once"]
     done = subprocess.run(words, env=os.environ | fake.env(), stdout=subprocess.PIPE)
     assert done.returncode == 0
     return decode(done.stdout)
@@ -277,39 +277,41 @@ def test_all_of_very_many_processes_are_listed(fake: FakeNvml) -> None:
 # -- GPUs that come, go and break ------------------------------------------------------------------
 
 
-def test_lost_gpu_keeps_its_fields_until_it_is_back(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_lost_gpu_keeps_its_fields_until_it_is_back(
+    fake: FakeNvml, timed_driver: TimedDriver
+) -> None:
     first, second = fake.set_gpus(H100, A100, util=50)
-    before = gpus(timed_nvml.sample(100.0))
+    before = gpus(timed_driver.sample(100.0))
     fake.lose(first)
     fake.change(second, used=GIB)
-    lost, other = gpus(timed_nvml.sample(100.5))
+    lost, other = gpus(timed_driver.sample(100.5))
     assert lost.error == "GPU is lost"
     assert lost[:7] == before[0][:7]
     assert (lost.utilisation, lost.processes) == (None, ())
     assert (other.error, other.used, other.number) == (None, GIB, 1)
     fake.find(first)
-    back, _ = gpus(timed_nvml.sample(131.0))
+    back, _ = gpus(timed_driver.sample(131.0))
     assert back.error is None
-    [back, _] = gpus(timed_nvml.sample(131.5))
+    [back, _] = gpus(timed_driver.sample(131.5))
     assert back.utilisation == 50
 
 
-def test_gpu_that_needs_a_reset_says_so(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_gpu_that_needs_a_reset_says_so(fake: FakeNvml, timed_driver: TimedDriver) -> None:
     uuid, _ = fake.set_gpus(H100, H100)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", RESET_REQUIRED, uuid)
     for now in (1.0, 1.5):
-        gpu, other = gpus(timed_nvml.sample(now))
+        gpu, other = gpus(timed_driver.sample(now))
         assert (gpu.error, other.error) == ("GPU needs a reset", None)
     fake.fail("nvmlDeviceGetMemoryInfo_v2", 0, uuid)
-    assert gpus(timed_nvml.sample(2.0))[0].error is None
+    assert gpus(timed_driver.sample(2.0))[0].error is None
 
 
-def test_slices_of_a_lost_gpu_have_an_error(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_slices_of_a_lost_gpu_have_an_error(fake: FakeNvml, timed_driver: TimedDriver) -> None:
     _, divided = fake.set_gpus(A100, A100)
     fake.slices(divided, "1g.5gb", "1g.5gb")
-    before = gpus(timed_nvml.sample(1.0))
+    before = gpus(timed_driver.sample(1.0))
     fake.lose(divided)
-    sample = gpus(timed_nvml.sample(1.5))
+    sample = gpus(timed_driver.sample(1.5))
     assert [gpu.error for gpu in sample] == [None, "GPU is lost", "GPU is lost"]
     assert [gpu[:5] for gpu in sample] == [gpu[:5] for gpu in before]
 
@@ -322,46 +324,48 @@ def test_gpu_lost_before_the_start_leaves_a_gap(fake: FakeNvml) -> None:
     assert sample.error == "GPU 1 cannot be opened: GPU is lost"
 
 
-def test_gpu_that_was_added_or_removed_is_noticed(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_gpu_that_was_added_or_removed_is_noticed(
+    fake: FakeNvml, timed_driver: TimedDriver
+) -> None:
     first, second = fake.set_gpus(H100, A100)
     fake.remove(second)
-    assert len(gpus(timed_nvml.sample(1.0))) == 1
+    assert len(gpus(timed_driver.sample(1.0))) == 1
     uuids = fake.set_gpus(H100, A100, A100)
-    assert [gpu.uuid for gpu in gpus(timed_nvml.sample(31.0))] == uuids
+    assert [gpu.uuid for gpu in gpus(timed_driver.sample(31.0))] == uuids
     fake.remove(first)
-    [gpu, _] = gpus(timed_nvml.sample(31.5))  # its handle fails, so it is noticed at once
+    [gpu, _] = gpus(timed_driver.sample(31.5))  # its handle fails, so it is noticed at once
     assert (gpu.uuid, gpu.number) == (uuids[1], 0)
 
 
-def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, timed_driver: TimedDriver) -> None:
     [uuid] = fake.set_gpus(A100)
     fake.slices(uuid, "3g.20gb", "3g.20gb")
-    assert len(gpus(timed_nvml.sample(1.0))) == 2
+    assert len(gpus(timed_driver.sample(1.0))) == 2
     fake.slices(uuid, "7g.40gb")
-    [gpu] = gpus(timed_nvml.sample(1.5))
+    [gpu] = gpus(timed_driver.sample(1.5))
     assert (gpu.model, gpu.error) == ("7g.40gb", None)
 
 
-def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, timed_driver: TimedDriver) -> None:
     _, second = fake.set_gpus(H100, H100)
     fake.xid(second, 13)
-    assert timed_nvml.sample(1.0).xids == ()  # it happened before the process registered
+    assert timed_driver.sample(1.0).xids == ()  # it happened before the process registered
     fake.xid(second, 79)
     fake.xid(second, 48)
-    assert timed_nvml.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
-    assert timed_nvml.sample(2.0).xids == ()
+    assert timed_driver.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
+    assert timed_driver.sample(2.0).xids == ()
     fake.xid(second, 79)
     fake.lose(second)
-    assert timed_nvml.sample(2.5).xids == (Xid(second, 79),)
+    assert timed_driver.sample(2.5).xids == (Xid(second, 79),)
 
 
-def test_error_is_assigned_to_its_slice(fake: FakeNvml, timed_nvml: TimedNvml) -> None:
+def test_error_is_assigned_to_its_slice(fake: FakeNvml, timed_driver: TimedDriver) -> None:
     [uuid] = fake.set_gpus(A100)
     _, second = fake.slices(uuid, "3g.20gb", "3g.20gb")
-    timed_nvml.sample(1.0)
+    timed_driver.sample(1.0)
     fake.xid(uuid, 13, instance=8)
     fake.xid(uuid, 79)
-    assert timed_nvml.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
+    assert timed_driver.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
 
 
 def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
@@ -373,17 +377,17 @@ def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
 
 
 def test_slow_readings_are_rare_and_constants_are_read_once(
-    fake: FakeNvml, timed_nvml: TimedNvml
+    fake: FakeNvml, timed_driver: TimedDriver
 ) -> None:
     [uuid] = fake.set_gpus(H100, util=1)
     for half_seconds in range(24):
-        timed_nvml.sample(half_seconds / 2)
+        timed_driver.sample(half_seconds / 2)
     assert fake.calls("nvmlDeviceGetMemoryInfo_v2") == 24
     assert fake.calls("nvmlDeviceGetUtilizationRates") == 6
     assert fake.calls("nvmlDeviceGetTotalEnergyConsumption") == 2
     assert fake.calls("nvmlDeviceGetName") == 1
     fake.change(uuid, util=2)
-    assert [gpus(timed_nvml.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
+    assert [gpus(timed_driver.sample(now))[0].utilisation for now in (11.5, 12.0)] == [1, 2]
 
 
 # -- a driver that does not work -------------------------------------------------------------------
@@ -406,7 +410,7 @@ def test_unusable_driver_has_an_error_message(fake: FakeNvml, code: int, error: 
     assert sample.error is not None and error in sample.error
 
 
-def test_nvml_process_reports_a_missing_driver(fake: FakeNvml) -> None:
+def test_driver_process_reports_a_missing_driver(fake: FakeNvml) -> None:
     fake.uninstall()
     error = "no NVIDIA driver is installed: libnvidia-ml.so.1 was not found"
     assert once(fake)[1:] == (None, error, ())
@@ -452,14 +456,16 @@ def test_driver_that_goes_away_is_waited_for(fake: FakeNvml, running: Running) -
 # -- sample rate ----------------------------------------------------------------------------------
 
 
-def test_nvml_process_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:
+def test_driver_process_samples_at_the_active_rate(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
     running.send(b"a")
     first, *_, last = [running.next_sample() for _ in range(3)]
     assert last.at - first.at < IDLE_SECONDS
 
 
-def test_nvml_process_samples_on_request_at_the_idle_rate(fake: FakeNvml, running: Running) -> None:
+def test_driver_process_samples_on_request_at_the_idle_rate(
+    fake: FakeNvml, running: Running
+) -> None:
     fake.set_gpus(H100)
     running.send(b"ai")
     first = running.next_sample()
@@ -467,7 +473,7 @@ def test_nvml_process_samples_on_request_at_the_idle_rate(fake: FakeNvml, runnin
     assert last.at - first.at < IDLE_SECONDS
 
 
-def test_nvml_process_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) -> None:
+def test_driver_process_exits_when_stdin_is_closed(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
     running.next_sample()
     assert running.process.stdin
@@ -475,7 +481,7 @@ def test_nvml_process_exits_when_stdin_is_closed(fake: FakeNvml, running: Runnin
     assert running.process.wait() == 0
 
 
-def test_nvml_process_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
+def test_driver_process_exits_when_stdout_is_closed(fake: FakeNvml, running: Running) -> None:
     fake.set_gpus(H100)
     running.next_sample()
     assert running.process.stdout

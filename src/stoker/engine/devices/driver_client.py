@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
-from stoker.engine.devices.nvml_process import ACTIVE_SECONDS, IDLE_SECONDS
+from stoker.engine.devices.driver_process import ACTIVE_SECONDS, IDLE_SECONDS
 from stoker.engine.devices.sample_lines import decode
 from stoker.engine.gpus.sample import Sample
 
@@ -24,7 +24,7 @@ _NO_ANSWER = "the NVIDIA driver does not answer"
 _ENDED = "the NVML process exited unexpectedly"
 
 
-class NvmlClient:
+class DriverClient:
     """An NVML process that is restarted whenever it exits or hangs.
 
     `patience` is how late a sample may be, in seconds. The first one may take `start_patience`: a
@@ -41,8 +41,8 @@ class NvmlClient:
         self._patience = patience
         self._start_patience = start_patience
         self._active = False
-        self._process: _NvmlProcess | None = None
-        self._ended: list[_NvmlProcess] = []
+        self._process: _DriverProcess | None = None
+        self._ended: list[_DriverProcess] = []
         self._unread: list[Sample] = []
         self._failures = 0
         self._restart_at: float | None = None
@@ -133,7 +133,7 @@ class NvmlClient:
             self._restart_at = now + _MAX_WAIT_SECONDS
             return
         try:
-            self._process = _NvmlProcess(self._env)
+            self._process = _DriverProcess(self._env)
         except OSError as error:
             self._schedule_restart(f"the NVML process cannot be started ({error.strerror})", now)
             return
@@ -171,7 +171,7 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
     """Return one sample for a short-lived command, within `timeout` even if the driver hangs."""
     deadline = time.monotonic() + timeout
     try:
-        process = _NvmlProcess(env, "--once")
+        process = _DriverProcess(env, "--once")
     except OSError as error:
         text = f"the NVML process cannot be started ({error.strerror})"
         return Sample(time.monotonic(), None, text)
@@ -192,7 +192,7 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
             process.close()
 
 
-class _NvmlProcess:
+class _DriverProcess:
     """One NVML process. It has its own session, so Ctrl-C does not reach it."""
 
     def __init__(self, env: Mapping[str, str] | None, *options: str) -> None:
@@ -201,7 +201,7 @@ class _NvmlProcess:
             sys.executable,
             "-P",
             "-m",
-            "stoker.engine.devices.nvml_process",
+            "stoker.engine.devices.driver_process",
             "--named",
             *options,
         ]

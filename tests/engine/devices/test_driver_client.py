@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from stoker.engine.devices.nvml_client import NvmlClient, sample_once
-from stoker.engine.devices.nvml_process import IDLE_SECONDS
+from stoker.engine.devices.driver_client import DriverClient, sample_once
+from stoker.engine.devices.driver_process import IDLE_SECONDS
 from stoker.engine.gpus.sample import Sample
 from tests.fake_nvml import LIBRARY_MISMATCH, FakeNvml
 from tests.lab import HANG_SECONDS, wait_until
@@ -29,8 +29,8 @@ def env(fake: FakeNvml) -> dict[str, str]:
 
 
 @pytest.fixture
-def watch(env: dict[str, str]) -> Iterator[NvmlClient]:
-    made = NvmlClient(env)
+def watch(env: dict[str, str]) -> Iterator[DriverClient]:
+    made = DriverClient(env)
     yield made
     pid = made.pid
     made.close()
@@ -46,7 +46,7 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def next_sample(watch: NvmlClient, condition: Callable[[Sample], object] = bool) -> Sample:
+def next_sample(watch: DriverClient, condition: Callable[[Sample], object] = bool) -> Sample:
     """Wait like the daemon until a sample meets the condition, and return it."""
     end = time.monotonic() + HANG_SECONDS
     with select.epoll() as poll:
@@ -64,27 +64,27 @@ def has_gpus(sample: Sample) -> bool:
     return sample.gpus is not None
 
 
-def deadline(watch: NvmlClient) -> float:
+def deadline(watch: DriverClient) -> float:
     at = watch.next_deadline()
     assert at is not None
     return at
 
 
-def kill(watch: NvmlClient) -> int:
+def kill(watch: DriverClient) -> int:
     pid = watch.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
     return pid
 
 
-def test_samples_come_without_a_request_and_reading_never_blocks(watch: NvmlClient) -> None:
+def test_samples_come_without_a_request_and_reading_never_blocks(watch: DriverClient) -> None:
     assert watch.read() == []
     sample = next_sample(watch)
     assert sample.gpus is not None and [gpu.model for gpu in sample.gpus] == [H100, H100]
     assert watch.read() == []
 
 
-def test_request_returns_a_sample_taken_afterwards(watch: NvmlClient, fake: FakeNvml) -> None:
+def test_request_returns_a_sample_taken_afterwards(watch: DriverClient, fake: FakeNvml) -> None:
     first = next_sample(watch)
     assert first.gpus
     fake.change(first.gpus[0].uuid, used=12345)
@@ -95,7 +95,7 @@ def test_request_returns_a_sample_taken_afterwards(watch: NvmlClient, fake: Fake
     assert sample.gpus and sample.gpus[0].used == 12345
 
 
-def test_driver_that_hangs_is_reported_and_retried(watch: NvmlClient, fake: FakeNvml) -> None:
+def test_driver_that_hangs_is_reported_and_retried(watch: DriverClient, fake: FakeNvml) -> None:
     next_sample(watch)
     number, pid = watch.fileno(), watch.pid
     assert pid is not None
@@ -116,7 +116,7 @@ def test_driver_that_hangs_is_reported_and_retried(watch: NvmlClient, fake: Fake
 
 
 def test_driver_that_hangs_from_the_start_is_given_more_time(
-    watch: NvmlClient, fake: FakeNvml
+    watch: DriverClient, fake: FakeNvml
 ) -> None:
     fake.hang()
     started = time.monotonic()
@@ -126,7 +126,7 @@ def test_driver_that_hangs_from_the_start_is_given_more_time(
 
 
 def test_unanswered_request_is_noticed_sooner_than_a_missing_sample(
-    watch: NvmlClient,
+    watch: DriverClient,
 ) -> None:
     next_sample(watch)
     unasked = deadline(watch)
@@ -136,7 +136,7 @@ def test_unanswered_request_is_noticed_sooner_than_a_missing_sample(
     assert deadline(watch) >= unasked
 
 
-def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: NvmlClient) -> None:
+def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: DriverClient) -> None:
     next_sample(watch)
     assert watch.pid is not None
     os.kill(watch.pid, signal.SIGSTOP)
@@ -149,7 +149,7 @@ def test_nothing_that_is_sent_to_a_stuck_helper_blocks(watch: NvmlClient) -> Non
     wait_until(lambda: is_gone(pid))
 
 
-def test_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
+def test_helper_that_dies_is_replaced(watch: DriverClient) -> None:
     next_sample(watch)
     pid = kill(watch)
     sample = next_sample(watch, lambda sample: not has_gpus(sample))
@@ -160,7 +160,7 @@ def test_helper_that_dies_is_replaced(watch: NvmlClient) -> None:
     assert next_sample(watch).gpus
 
 
-def test_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlClient) -> None:
+def test_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: DriverClient) -> None:
     waits = []
     for _ in range(7):
         kill(watch)
@@ -170,7 +170,7 @@ def test_helper_that_keeps_dying_is_replaced_less_and_less_often(watch: NvmlClie
     assert waits == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_helper_reaped_elsewhere_is_replaced(watch: NvmlClient) -> None:
+def test_helper_reaped_elsewhere_is_replaced(watch: DriverClient) -> None:
     next_sample(watch)
     pid = kill(watch)
     os.waitpid(pid, 0)
@@ -179,7 +179,7 @@ def test_helper_reaped_elsewhere_is_replaced(watch: NvmlClient) -> None:
     assert next_sample(watch).gpus
 
 
-def test_dead_helpers_are_reaped(watch: NvmlClient) -> None:
+def test_dead_helpers_are_reaped(watch: DriverClient) -> None:
     pid = kill(watch)
     next_sample(watch, lambda sample: not has_gpus(sample))
 
@@ -190,7 +190,7 @@ def test_dead_helpers_are_reaped(watch: NvmlClient) -> None:
     wait_until(is_reaped)
 
 
-def test_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
+def test_new_helper_keeps_the_rate(watch: DriverClient) -> None:
     watch.set_active(True)
     next_sample(watch)
     kill(watch)
@@ -202,7 +202,7 @@ def test_new_helper_keeps_the_rate(watch: NvmlClient) -> None:
 
 def test_driver_errors_are_reported(fake: FakeNvml, env: dict[str, str]) -> None:
     fake.fail_init(LIBRARY_MISMATCH)
-    watch = NvmlClient(env)
+    watch = DriverClient(env)
     sample = next_sample(watch)
     assert sample.gpus is None and sample.error is not None
     assert watch.pid is not None  # the process keeps running and retries
@@ -214,7 +214,7 @@ def test_helper_that_cannot_be_started_is_tried_again(
 ) -> None:
     with monkeypatch.context() as patched:
         patched.setattr(sys, "executable", "/nonexistent/python")
-        watch = NvmlClient(env)
+        watch = DriverClient(env)
     [sample] = watch.read()
     assert sample.error is not None and "cannot be started" in sample.error
     watch.check(deadline(watch))
@@ -232,8 +232,8 @@ def test_files_in_the_current_folder_do_not_get_into_the_helper(
 
 def test_helper_does_not_outlive_its_parent(env: dict[str, str]) -> None:
     code = (
-        "from stoker.engine.devices.nvml_client import NvmlClient\n"
-        "w = NvmlClient(); print(w.pid, flush=True); input()"
+        "from stoker.engine.devices.driver_client import DriverClient\n"
+        "w = DriverClient(); print(w.pid, flush=True); input()"
     )
     words = [sys.executable, "-c", code]
     pipe = subprocess.PIPE

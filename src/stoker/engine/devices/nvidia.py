@@ -1,7 +1,7 @@
 """Read the GPUs with NVML, the library of the NVIDIA driver.
 
 Any call here can block in the driver for any time, even after SIGKILL. So only the NVML process
-(nvml_process.py) uses this module.
+(driver_process.py) uses this module.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import pynvml  # type: ignore[import-untyped]
 
-from stoker.engine.devices.nvml_topology import GpuLocation, read_locations
+from stoker.engine.devices.nvidia_topology import GpuLocation, read_locations
 from stoker.engine.gpus.sample import GpuProcess, GpuSample, Xid
 
 _ENUMERATE_SECONDS = 30.0
