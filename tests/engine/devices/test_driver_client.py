@@ -1,4 +1,4 @@
-"""The NVML client never blocks, even if the driver or the NVML process hangs."""
+"""The driver client never blocks, even if the driver or its process hangs."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_helper_that_dies_is_replaced(watch: DriverClient) -> None:
     next_sample(watch)
     pid = kill(watch)
     sample = next_sample(watch, lambda sample: not has_gpus(sample))
-    assert sample.error == "the NVML process exited unexpectedly; retrying in 1 s"
+    assert sample.error == "the driver process exited unexpectedly; retrying in 1 s"
     assert watch.pid is None
     watch.check(deadline(watch))
     assert watch.pid not in (None, pid)

@@ -1,4 +1,4 @@
-"""Samples of the NVML process: the real nvidia-ml-py with a fake library."""
+"""Samples of the driver process: the real nvidia-ml-py with a fake library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from stoker.engine.devices.driver_process import IDLE_SECONDS
 from stoker.engine.devices.sample_lines import decode, encode
-from stoker.engine.gpus.sample import GpuProcess, GpuSample, Sample, Xid
+from stoker.engine.gpus.sample import GpuFault, GpuProcess, GpuSample, Sample
 from tests.engine.devices.timed_driver import TimedDriver
 from tests.fake_nvml import (
     DRIVER_NOT_LOADED,
@@ -34,7 +34,7 @@ _DRIVER_PROCESS = [sys.executable, "-m", "stoker.engine.devices.driver_process"]
 
 
 class Running:
-    """An NVML process that the test sends requests to."""
+    """A driver process that the test sends requests to."""
 
     def __init__(self, fake: FakeNvml, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -52,7 +52,7 @@ class Running:
 
     def next_sample(self) -> Sample:
         assert select.select([self._answers], [], [], HANG_SECONDS)[0], (
-            "the NVML process sent nothing"
+            "the driver process sent nothing"
         )
         return decode(self._answers.readline())
 
@@ -136,7 +136,7 @@ def test_eight_gpus_of_two_models_come_in_the_order_of_the_bus(fake: FakeNvml) -
     assert [gpu.number for gpu in gpus(sample)] == list(range(8))
     assert [gpu.visible for gpu in gpus(sample)] == list("01234567")
     assert [gpu.model for gpu in gpus(sample)] == [H100] * 4 + [A100] * 4
-    assert sample.error is None and sample.xids == ()
+    assert sample.error is None and sample.faults == ()
 
 
 def test_gpu_is_described_in_plain_units(fake: FakeNvml) -> None:
@@ -145,9 +145,11 @@ def test_gpu_is_described_in_plain_units(fake: FakeNvml) -> None:
     fake.change(uuid, energy=1_234_500, ecc=2)
     expected = GpuSample(
         uuid, 0, "0", H100, "0000:c1:00.0", 80 * GIB, 600 * MIB, 3 * GIB, None,
-        93, 412.345, 61, 1234.5, 2,
+        93, 412.345, 61, 1234.5, 2, power_limit=700.0,
     )  # fmt: skip
-    assert gpus(once(fake)) == (expected,)
+    [gpu] = gpus(once(fake))
+    assert gpu.load_at is not None and gpu.load_at <= time.monotonic()
+    assert gpu == expected._replace(load_at=gpu.load_at)
 
 
 def test_domain_beyond_four_digits_comes_last_and_keeps_its_name(fake: FakeNvml) -> None:
@@ -349,14 +351,17 @@ def test_repartitioned_gpu_shows_its_new_slices(fake: FakeNvml, timed_driver: Ti
 def test_error_of_a_gpu_is_reported_once(fake: FakeNvml, timed_driver: TimedDriver) -> None:
     _, second = fake.set_gpus(H100, H100)
     fake.xid(second, 13)
-    assert timed_driver.sample(1.0).xids == ()  # it happened before the process registered
+    assert timed_driver.sample(1.0).faults == ()  # it happened before the process registered
     fake.xid(second, 79)
     fake.xid(second, 48)
-    assert timed_driver.sample(1.5).xids == (Xid(second, 79), Xid(second, 48))
-    assert timed_driver.sample(2.0).xids == ()
+    assert timed_driver.sample(1.5).faults == (
+        GpuFault(second, "Xid 79"),
+        GpuFault(second, "Xid 48"),
+    )
+    assert timed_driver.sample(2.0).faults == ()
     fake.xid(second, 79)
     fake.lose(second)
-    assert timed_driver.sample(2.5).xids == (Xid(second, 79),)
+    assert timed_driver.sample(2.5).faults == (GpuFault(second, "Xid 79"),)
 
 
 def test_error_is_assigned_to_its_slice(fake: FakeNvml, timed_driver: TimedDriver) -> None:
@@ -365,7 +370,10 @@ def test_error_is_assigned_to_its_slice(fake: FakeNvml, timed_driver: TimedDrive
     timed_driver.sample(1.0)
     fake.xid(uuid, 13, instance=8)
     fake.xid(uuid, 79)
-    assert timed_driver.sample(1.5).xids == (Xid(second, 13), Xid(uuid, 79))
+    assert timed_driver.sample(1.5).faults == (
+        GpuFault(second, "Xid 13", is_harmless=True),
+        GpuFault(uuid, "Xid 79"),
+    )
 
 
 def test_gpus_without_error_events_are_sampled_too(fake: FakeNvml) -> None:
@@ -496,7 +504,9 @@ def test_driver_process_exits_when_stdout_is_closed(fake: FakeNvml, running: Run
 def test_sample_survives_being_written_and_read() -> None:
     processes = (GpuProcess(7, None, True), GpuProcess(8, 1 << 40, False))
     gpu = GpuSample("GPU-1", 0, "0", "NVIDIA é", "0000:01:00.0", 1, 2, 3, processes=processes)
-    sample = Sample(1.25, (gpu, gpu._replace(error="GPU is lost")), "x", (Xid("GPU-1", 79),))
+    sample = Sample(
+        1.25, (gpu, gpu._replace(error="GPU is lost")), "x", (GpuFault("GPU-1", "Xid 79"),)
+    )
     assert decode(encode(sample)) == sample
     assert encode(sample).count(b"\n") == 1
     assert decode(encode(Sample(1.5, None, "no driver"))) == Sample(1.5, None, "no driver")

@@ -1,4 +1,4 @@
-"""NVML in a separate process, with a clock that the test controls.
+"""The NVIDIA driver in a separate process, with a clock that the test controls.
 
 stdin: one time per line; stdout: the sample at that time.
 """
@@ -37,15 +37,17 @@ class TimedDriver:
 
 
 def main() -> None:
-    from stoker.engine.devices.nvidia import Nvml
+    from stoker.engine.devices.nvidia import NvidiaDriver
 
-    nvml: Nvml | None = None
+    driver: NvidiaDriver | None = None
     for line in sys.stdin:
         now = float(line)
-        nvml = nvml or Nvml(now)
-        for chore in nvml.slow_readings(now):
+        driver = driver or NvidiaDriver(now)
+        for chore in driver.slow_readings(now):
             chore()
-        sys.stdout.buffer.write(encode(Sample(now, nvml.gpus(now), nvml.note, nvml.xids())))
+        sys.stdout.buffer.write(
+            encode(Sample(now, driver.gpus(now), driver.note, driver.take_faults()))
+        )
         sys.stdout.flush()
 
 

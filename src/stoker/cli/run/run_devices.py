@@ -10,13 +10,8 @@ from stoker.engine.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.engine.daemon.gpus.gpu_file import read_gpu_file
 from stoker.engine.daemon.gpus.gpus import Gpus
 from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
-from stoker.engine.devices.discovery import (
-    as_device,
-    has_driver,
-    parse_devices,
-    simulated,
-    visible_names,
-)
+from stoker.engine.devices.device_names import parse_devices, visible_names
+from stoker.engine.devices.discovery import as_device, has_driver, simulated
 from stoker.engine.devices.driver_client import sample_once
 from stoker.engine.model import Device, DeviceState
 from stoker.engine.policy.eligible import is_named

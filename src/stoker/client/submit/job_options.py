@@ -668,7 +668,7 @@ def _masked(devices: tuple[Device, ...]) -> tuple[str, ...]:
     mask = os.environ.get("CUDA_VISIBLE_DEVICES")
     if not mask or "STOKER_JOB_ID" in os.environ:
         return ()
-    from stoker.engine.devices.discovery import visible_names
+    from stoker.engine.devices.device_names import visible_names
     from stoker.engine.policy.eligible import is_named
 
     names = visible_names(mask).split(",")

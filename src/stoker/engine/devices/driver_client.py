@@ -1,4 +1,4 @@
-"""Client of the NVML process: starts it, reads its samples, and replaces it if the driver hangs.
+"""Client of the driver process: starts it, reads its samples, and replaces it if the driver hangs.
 
 Nothing here blocks. A process that hangs in the driver may not even die of SIGKILL, so it is killed
 and replaced without waiting, and reaped later if it dies.
@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping
 
+from stoker.engine.devices.driver import driver_of_host
 from stoker.engine.devices.driver_process import ACTIVE_SECONDS, IDLE_SECONDS
 from stoker.engine.devices.sample_lines import decode
 from stoker.engine.gpus.sample import Sample
@@ -20,12 +21,11 @@ from stoker.engine.gpus.sample import Sample
 _MAX_WAIT_SECONDS = 30.0
 _SETTLED_SECONDS = 60.0
 _MAX_STUCK = 3
-_NO_ANSWER = "the NVIDIA driver does not answer"
-_ENDED = "the NVML process exited unexpectedly"
+_ENDED = "the driver process exited unexpectedly"
 
 
 class DriverClient:
-    """An NVML process that is restarted whenever it exits or hangs.
+    """A driver process that is restarted whenever it exits or hangs.
 
     `patience` is how late a sample may be, in seconds. The first one may take `start_patience`: a
     driver that no other program keeps awake needs seconds for each GPU.
@@ -105,7 +105,7 @@ class DriverClient:
         deadline = self.next_deadline()
         if deadline is not None and now >= deadline:
             if self._process is not None:
-                self._schedule_restart(_NO_ANSWER, now)
+                self._schedule_restart(_no_answer(), now)
             else:
                 self._start(now)
         samples, self._unread = samples + self._unread, []
@@ -123,7 +123,7 @@ class DriverClient:
         self._restart_at = None
         self._poll.close()
 
-    # -- the NVML process -----------------------------------------------------------------------
+    # -- the driver process ---------------------------------------------------------------------
 
     def _start(self, now: float) -> None:
         self._restart_at = None
@@ -135,7 +135,7 @@ class DriverClient:
         try:
             self._process = _DriverProcess(self._env)
         except OSError as error:
-            self._schedule_restart(f"the NVML process cannot be started ({error.strerror})", now)
+            self._schedule_restart(f"the driver process cannot be started ({error.strerror})", now)
             return
         self._poll.register(self._process.answers, select.EPOLLIN)
         if self._active:
@@ -173,7 +173,7 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
     try:
         process = _DriverProcess(env, "--once")
     except OSError as error:
-        text = f"the NVML process cannot be started ({error.strerror})"
+        text = f"the driver process cannot be started ({error.strerror})"
         return Sample(time.monotonic(), None, text)
     try:
         while True:
@@ -183,7 +183,7 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
                 return samples[0]
             left = deadline - time.monotonic()
             if not alive or left <= 0:
-                return Sample(time.monotonic(), None, _NO_ANSWER if alive else _ENDED)
+                return Sample(time.monotonic(), None, _no_answer() if alive else _ENDED)
             _wait_for(process.answers, left)
     finally:
         process.kill()
@@ -193,7 +193,7 @@ def sample_once(timeout: float = 5.0, env: Mapping[str, str] | None = None) -> S
 
 
 class _DriverProcess:
-    """One NVML process. It has its own session, so Ctrl-C does not reach it."""
+    """One driver process. It has its own session, so Ctrl-C does not reach it."""
 
     def __init__(self, env: Mapping[str, str] | None, *options: str) -> None:
         # Without -P it would import from the current folder, which may be that of any job.
@@ -202,7 +202,6 @@ class _DriverProcess:
             "-P",
             "-m",
             "stoker.engine.devices.driver_process",
-            "--named",
             *options,
         ]
         ours: list[int] = []
@@ -276,6 +275,10 @@ class _DriverProcess:
 
     def close(self) -> None:
         os.close(self.handle)
+
+
+def _no_answer() -> str:
+    return f"the {driver_of_host().vendor} driver does not answer"
 
 
 def _samples(lines: list[bytes]) -> list[Sample]:

@@ -1,6 +1,6 @@
-"""The NVML process: all calls of the driver happen here, because they may hang.
+"""The driver process: all calls of the driver happen here, because they may hang.
 
-python -m stoker.engine.devices.driver_process --named [--once]
+python -m stoker.engine.devices.driver_process [--once]
 
 stdin    `n`: sample now, `u`: read utilization and power again, `a`: sample at the active rate,
          `i`: at the idle rate; end of file: exit
@@ -17,14 +17,10 @@ import sys
 import time
 from collections.abc import Callable
 
-from stoker.engine.devices.sample_lines import encode, encode_0_1
+from stoker.engine.devices.driver import Driver, Unusable, driver_of_host
+from stoker.engine.devices.sample_lines import encode
 from stoker.engine.gpus.sample import Sample
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.engine.devices.nvidia import Nvml
-
-_NAMED = "--named"  # fields by name; a daemon of 0.1 does not pass this
 ACTIVE_SECONDS = 0.5
 IDLE_SECONDS = 5.0
 _FIRST_WAIT_SECONDS = 1.0
@@ -38,56 +34,47 @@ class Sampler:
         self.retry_at: float | None = None
         self.needs_reload = False
         self.wait = wait
-        self._nvml: Nvml | None = None
+        self._driver: Driver | None = None
         self._error: str | None = None
 
     def slow_readings(self, now: float) -> list[Callable[[], None]]:
         """Return the slow readings that are due before the next sample."""
-        nvml = self._open(now)
-        return [] if nvml is None else nvml.slow_readings(now)
+        driver = self._open(now)
+        return [] if driver is None else driver.slow_readings(now)
 
     def read_load(self, now: float) -> None:
         """Read utilization and power again, unless that was done a moment ago."""
-        nvml = self._open(now)
-        if nvml is not None:
-            nvml.read_load(now)
+        driver = self._open(now)
+        if driver is not None:
+            driver.read_load(now)
 
     def sample(self) -> Sample:
         now = time.monotonic()
-        nvml = self._open(now)
-        if nvml is None:
+        driver = self._open(now)
+        if driver is None:
             return Sample(now, None, self._error)
-        from stoker.engine.devices.nvidia import Unusable
-
         try:
-            gpus = nvml.gpus(now)
+            gpus = driver.gpus(now)
         except Unusable as error:
-            nvml.close()
-            self._nvml = None
-            self._wait_after(str(error), error.needs_reload, now)
+            driver.close()
+            self._driver = None
+            self._wait_after(error, now)
             return Sample(now, None, self._error)
         self.wait = _FIRST_WAIT_SECONDS
-        return Sample(now, gpus, nvml.note, nvml.xids())
+        return Sample(now, gpus, driver.note, driver.take_faults())
 
-    def _open(self, now: float) -> Nvml | None:
-        if self._nvml is not None or (self.retry_at is not None and now < self.retry_at):
-            return self._nvml
-        try:
-            from stoker.engine.devices.nvidia import Nvml, Unusable
-        except ModuleNotFoundError as error:
-            self._wait_after(f"the Python package nvidia-ml-py is missing ({error})", True, now)
-            return None
-        try:
-            self._nvml = Nvml(now)
-        except Unusable as error:
-            self._wait_after(str(error), error.needs_reload, now)
-        else:
-            self.retry_at = None
-        return self._nvml
+    def _open(self, now: float) -> Driver | None:
+        if self._driver is None and (self.retry_at is None or now >= self.retry_at):
+            try:
+                self._driver = driver_of_host()(now)
+                self.retry_at = None
+            except Unusable as error:
+                self._wait_after(error, now)
+        return self._driver
 
-    def _wait_after(self, error: str, needs_reload: bool, now: float) -> None:
-        self._error = error
-        self.needs_reload = needs_reload
+    def _wait_after(self, error: Unusable, now: float) -> None:
+        self._error = str(error)
+        self.needs_reload = error.needs_reload
         self.retry_at = now + self.wait
         self.wait = min(2 * self.wait, _MAX_WAIT_SECONDS)
 
@@ -131,7 +118,7 @@ def _read_requests(timeout: float) -> bytes | None:
 
 
 def _write(sample: Sample) -> None:
-    line = encode(sample) if _NAMED in sys.argv else encode_0_1(sample)
+    line = encode(sample)
     while line:
         line = line[os.write(1, line) :]
 
@@ -139,7 +126,6 @@ def _write(sample: Sample) -> None:
 def _restart(wait: float, active: bool) -> None:
     """Replace this process, because a loaded library does not change after an upgrade."""
     options = [f"--wait={wait}", *(["--active"] if active else [])]
-    options += [_NAMED] if _NAMED in sys.argv else []
     os.execv(
         sys.executable,
         [sys.executable, "-P", "-m", "stoker.engine.devices.driver_process", *options],

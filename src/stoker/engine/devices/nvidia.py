@@ -1,33 +1,45 @@
-"""Read the GPUs with NVML, the library of the NVIDIA driver.
-
-Any call here can block in the driver for any time, even after SIGKILL. So only the NVML process
-(driver_process.py) uses this module.
-"""
+"""The driver of NVIDIA's GPUs, through its library NVML."""
 
 from __future__ import annotations
 
-import ctypes
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from importlib import import_module
 from itertools import count
 from typing import Any
 
-import pynvml  # type: ignore[import-untyped]
+from stoker.engine.devices.driver import Driver, Unusable
+from stoker.engine.gpus.sample import GpuFault, GpuProcess, GpuSample
+from stoker.engine.model import Device
+from stoker.record import Record
+from stoker.text.cpu_list import format_cpu_list, parse_cpu_list
 
-from stoker.engine.devices.nvidia_topology import GpuLocation, read_locations
-from stoker.engine.gpus.sample import GpuProcess, GpuSample, Xid
+# The binding. Loaded when the driver is opened: that takes as long as a whole command of Stoker.
+pynvml: Any = None
 
+_GPUS_FOLDER = "/proc/driver/nvidia/gpus"
+_DRIVER_FILES = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg")
 _ENUMERATE_SECONDS = 30.0
 _MAX_XIDS = 64
+# Application faults and notices; the hardware is fine (NVIDIA's catalog of Xid errors).
+_HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
 
-# Errors for features that a GPU, a driver or an older library does not have.
-_LACKING = (
-    pynvml.NVMLError_NotSupported,
-    pynvml.NVMLError_FunctionNotFound,
-    # Some functions of newer nvidia-ml-py raise this instead of FunctionNotFound.
-    getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError_FunctionNotFound),
-)
+_BITS = 64  # of an unsigned long
+_CPU_WORDS = 128  # for 8192 CPUs, the most that Linux supports
+_NODE_WORDS = 16  # for 1024 NUMA nodes
+_ONLINE_NODES = "/sys/devices/system/node/online"
+
+
+def _lacking() -> tuple[type[Exception], ...]:
+    """Errors for features that a GPU, a driver or an older library does not have."""
+    return (
+        pynvml.NVMLError_NotSupported,
+        pynvml.NVMLError_FunctionNotFound,
+        # Some functions of newer nvidia-ml-py raise this instead of FunctionNotFound.
+        getattr(pynvml, "NVMLLibraryMismatchError", pynvml.NVMLError_FunctionNotFound),
+    )
 
 
 def _computing(handle: Any) -> tuple[int, ...]:
@@ -68,17 +80,6 @@ _COMPUTE = ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunn
 _GRAPHICS = ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2")
 
 
-class Unusable(Exception):
-    """The driver cannot be used; the message is one sentence.
-
-    `needs_reload`: the loaded library is part of the problem, so the process has to restart.
-    """
-
-    def __init__(self, text: str, needs_reload: bool = False) -> None:
-        super().__init__(text)
-        self.needs_reload = needs_reload
-
-
 class _Unit:
     """What a job can use: a GPU, or a MIG slice of one."""
 
@@ -102,24 +103,47 @@ class _Board:
         self.units = units
 
 
-class Nvml:
-    """The initialized library. All methods raise Unusable if the driver does not work."""
+class NvidiaDriver(Driver):
+    vendor = "NVIDIA"
 
     def __init__(self, now: float) -> None:
-        self.note: str | None = None  # error of a GPU that could not be opened
         self._boards: list[_Board] = []
         self._enumerate_at = now
         self._broken: set[str] = set()
         self._events: Any = None
         self._listening: list[int] = []
-        self._xids: list[Xid] = []
-        self._locations: dict[str, GpuLocation] = {}  # by the UUID of a whole GPU
+        self._faults: list[GpuFault] = []
+        self._locations: dict[str, _Location] = {}  # by the UUID of a whole GPU
+        _load()
         _initialise()
         try:
             self._enumerate(now, reinitialize=False)
         except pynvml.NVMLError as error:
             self.close()
             raise _unusable(error) from None
+
+    @staticmethod
+    def is_present() -> bool:
+        """STOKER_NVML=1 or 0 overrides what the files of the driver say."""
+        override = os.environ.get("STOKER_NVML")
+        if override in ("0", "1"):
+            return override == "1"
+        return any(os.path.exists(path) for path in _DRIVER_FILES)
+
+    @staticmethod
+    def listed_devices() -> tuple[Device, ...]:
+        """The GPUs in /proc in PCI order, like CUDA_DEVICE_ORDER=PCI_BUS_ID."""
+        try:
+            addresses = sorted(os.listdir(_GPUS_FOLDER))
+        except OSError:
+            return ()
+        devices = []
+        for index, address in enumerate(addresses):
+            info = _information(os.path.join(_GPUS_FOLDER, address, "information"))
+            devices.append(
+                Device(index, str(index), 1, info.get("Model", "GPU"), info.get("GPU UUID", ""))
+            )
+        return tuple(devices)
 
     # -- readings ----------------------------------------------------------------------------
 
@@ -141,7 +165,6 @@ class Nvml:
         return gpus
 
     def slow_readings(self, now: float) -> list[Callable[[], None]]:
-        """Return the slow readings that are due, one by one, so that requests fit in between."""
         due: list[Callable[[], None]] = []
         for unit in self._units():
             if unit.handle is None or unit.gpu.slice_of is not None:
@@ -153,7 +176,6 @@ class Nvml:
         return due
 
     def read_load(self, now: float) -> None:
-        """Read utilization and power if the last readings are older than `_LOAD_SECONDS`."""
         for unit in self._units():
             if unit.handle is None or unit.gpu.slice_of is not None:
                 continue
@@ -162,11 +184,10 @@ class Nvml:
                     unit.read_at[name] = now
                     self._read_gauge(unit.gpu.uuid, name, read)
 
-    def xids(self) -> tuple[Xid, ...]:
-        """Return the errors since the last call."""
+    def take_faults(self) -> tuple[GpuFault, ...]:
         self._read_events()
-        xids, self._xids = tuple(self._xids), []
-        return xids
+        faults, self._faults = tuple(self._faults), []
+        return faults
 
     def close(self) -> None:
         self._unregister_events()
@@ -192,7 +213,7 @@ class Nvml:
                     unit.readings[name] = read(unit.handle)
                     if name == "utilisation":
                         unit.readings["load_at"] = time.monotonic()
-                except (pynvml.NVMLError, *_LACKING):
+                except (pynvml.NVMLError, *_lacking()):
                     unit.readings[name] = None
 
     # -- enumeration -------------------------------------------------------------------------
@@ -242,12 +263,12 @@ class Nvml:
         """Add how the GPUs are connected. Read again only when other GPUs are found."""
         opened = {board.uuid: board for board in self._boards if board.handle is not None}
         if not opened.keys() <= self._locations.keys():
-            self._locations = read_locations(
+            self._locations = _read_locations(
                 {uuid: board.handle for uuid, board in opened.items()},
                 {uuid: board.pci for uuid, board in opened.items()},
             )
         for board in self._boards:
-            place = self._locations.get(board.uuid, GpuLocation())
+            place = self._locations.get(board.uuid, _Location())
             for unit in board.units:
                 # NVLink does not connect slices.
                 links = place.links if unit.gpu.slice_of is None else ()
@@ -291,16 +312,26 @@ class Nvml:
             except pynvml.NVMLError:  # usually Timeout: no more events
                 return
             if event.eventType == pynvml.nvmlEventTypeXidCriticalError:
-                self._xids += self._events_of(event)
+                self._faults += self._faults_of(event)
 
-    def _events_of(self, event: Any) -> Iterator[Xid]:
-        """Yield the error for each slice that it belongs to, else for the GPU."""
+    def _faults_of(self, event: Any) -> Iterator[GpuFault]:
+        """Yield the fault for each slice that it belongs to, else for the GPU."""
         address = _address_of(event.device)
         for board in self._boards:
             if board.handle is not None and _address_of(board.handle) == address:
                 slices = [u for u in board.units if u.instance == event.gpuInstanceId]
                 for uuid in [unit.gpu.uuid for unit in slices] or [board.uuid]:
-                    yield Xid(uuid, int(event.eventData))
+                    code = int(event.eventData)
+                    yield GpuFault(uuid, f"Xid {code}", code in _HARMLESS_XIDS)
+
+
+def _load() -> None:
+    global pynvml
+    try:
+        pynvml = import_module("pynvml")
+    except ModuleNotFoundError as error:
+        text = f"the Python package nvidia-ml-py is missing ({error})"
+        raise Unusable(text, needs_reload=True) from None
 
 
 def _initialise() -> None:
@@ -378,7 +409,7 @@ def _memory(unit: _Unit) -> tuple[int, int, int]:
         try:
             memory = pynvml.nvmlDeviceGetMemoryInfo(unit.handle, version=pynvml.nvmlMemory_v2)
             return memory.total, memory.reserved, memory.used
-        except (*_LACKING, pynvml.NVMLError_ArgumentVersionMismatch):
+        except (*_lacking(), pynvml.NVMLError_ArgumentVersionMismatch):
             unit.has_memory_v2 = False
     # The first version counts reserved memory as used, about 600 MB on an idle GPU. That is safe:
     # it reports too little free memory.
@@ -414,7 +445,7 @@ def _first_available(functions: tuple[str, ...], handle: Any) -> list[Any]:
 def _optional(call: Callable[[Any], Any], handle: Any) -> Any:
     try:
         return call(handle)
-    except _LACKING:
+    except _lacking():
         return None
 
 
@@ -429,6 +460,8 @@ def _sysfs_address(address: str) -> str:
 
 def _address_of(handle: Any) -> int:
     """Return the address of a handle, because ctypes compares pointers by object identity."""
+    import ctypes
+
     return ctypes.addressof(handle.contents)
 
 
@@ -453,3 +486,107 @@ def _unusable(error: pynvml.NVMLError) -> Unusable:
     if isinstance(error, pynvml.NVMLError_NoPermission):
         return Unusable("no permission to use the NVIDIA driver; see /dev/nvidiactl")
     return Unusable(f"the NVIDIA driver does not work: {error}")
+
+
+def _information(path: str) -> dict[str, str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            pairs = [line.partition(":") for line in file]
+    except OSError:
+        return {}
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+# -- where the GPUs are ----------------------------------------------------------------------------
+# A value that the driver does not report is left out: placement then ignores it.
+
+
+class _Location(Record):
+    """Where a GPU is in the host."""
+
+    numa: int | None = None  # its NUMA node
+    cpus: str = ""  # the CPUs near it; empty on a host with one NUMA node
+    links: tuple[str, ...] = ()  # UUIDs of the GPUs that NVLink connects with it
+
+
+def _read_locations(handles: Mapping[str, Any], pci: Mapping[str, str]) -> dict[str, _Location]:
+    """Return the location of each GPU; handles and PCI addresses are by UUID."""
+    nodes = {uuid: _numa_node(handle, pci[uuid]) for uuid, handle in handles.items()}
+    # A container may hide the NUMA nodes of the host in sysfs, but not from the driver.
+    has_several = _has_several_nodes() or any(nodes.values())
+    links = _links(handles)
+    return {
+        uuid: _Location(
+            numa=nodes[uuid],
+            cpus=_near_cpus(handle) if has_several else "",
+            links=tuple(sorted(links[uuid])),
+        )
+        for uuid, handle in handles.items()
+    }
+
+
+def _links(handles: Mapping[str, Any]) -> dict[str, set[str]]:
+    """The GPUs that NVLink connects, directly or through a switch."""
+    links: dict[str, set[str]] = {uuid: set() for uuid in handles}
+    uuids = list(handles)
+    for place, first in enumerate(uuids):
+        for second in uuids[place + 1 :]:
+            if _is_linked(handles[first], handles[second]):
+                links[first].add(second)
+                links[second].add(first)
+    return links
+
+
+def _is_linked(first: Any, second: Any) -> bool:
+    status = _reported(
+        lambda: pynvml.nvmlDeviceGetP2PStatus(first, second, pynvml.NVML_P2P_CAPS_INDEX_NVLINK)
+    )
+    return bool(status == pynvml.NVML_P2P_STATUS_OK)
+
+
+def _numa_node(handle: Any, pci: str) -> int | None:
+    words = _reported(
+        lambda: pynvml.nvmlDeviceGetMemoryAffinity(
+            handle, _NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE
+        )
+    )
+    nodes = _bits(words or ())
+    if len(nodes) == 1:
+        return nodes[0]
+    try:
+        with open(f"/sys/bus/pci/devices/{pci}/numa_node", encoding="ascii") as file:
+            node = int(file.read())
+    except (OSError, ValueError):
+        return None
+    return node if node >= 0 else None  # -1: unknown
+
+
+def _near_cpus(handle: Any) -> str:
+    words = _reported(lambda: pynvml.nvmlDeviceGetCpuAffinity(handle, _CPU_WORDS))
+    return format_cpu_list(_bits(words or ()))
+
+
+def _bits(words: Iterable[int]) -> list[int]:
+    return [
+        number * _BITS + bit
+        for number, word in enumerate(words)
+        if word
+        for bit in range(_BITS)
+        if word >> bit & 1
+    ]
+
+
+def _reported(call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    # AttributeError: older nvidia-ml-py; the errors of some newer functions are not NVMLError.
+    except (pynvml.NVMLError, AttributeError, *_lacking()):
+        return None
+
+
+def _has_several_nodes() -> bool:
+    try:
+        with open(_ONLINE_NODES, encoding="ascii") as file:
+            return len(parse_cpu_list(file.read().strip())) > 1
+    except (OSError, ValueError):
+        return False

@@ -43,11 +43,12 @@ class GpuSample(Record):
     computing: tuple[int, ...] | None = None  # PIDs that computed in the last seconds
 
 
-class Xid(Record):
+class GpuFault(Record):
     """An error that the driver reported for a GPU."""
 
     uuid: str
-    code: int
+    name: str  # as the vendor documents it, such as "Xid 79"
+    is_harmless: bool = False  # the fault of an application: the GPU works
 
 
 class Sample(Record):
@@ -59,4 +60,4 @@ class Sample(Record):
     at: float
     gpus: tuple[GpuSample, ...] | None
     error: str | None = None
-    xids: tuple[Xid, ...] = ()
+    faults: tuple[GpuFault, ...] = ()

@@ -7,7 +7,8 @@ import os
 from stoker.engine.daemon.gpus.fixed_gpus import FixedGpus
 from stoker.engine.daemon.gpus.gpus import Gpus
 from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
-from stoker.engine.devices.discovery import has_driver, parse_devices, visible_names
+from stoker.engine.devices.device_names import parse_devices, visible_names
+from stoker.engine.devices.discovery import has_driver
 from stoker.engine.devices.driver_client import sample_once
 from stoker.engine.model import Device
 from stoker.settings import Settings

@@ -36,11 +36,11 @@ def find_gpus(settings: Settings, tag_base: int) -> Gpus:
 
 
 class DriverMonitor:
-    """Runs the NVML process for one loop. It does nothing for GPUs that never change."""
+    """Runs the driver process for one loop. It does nothing for GPUs that never change."""
 
     def __init__(self, gpus: Gpus, gpu_file: str | None = None) -> None:
         self._gpus = gpus
-        self._nvml = DriverClient() if isinstance(gpus, ChangingGpus) else None
+        self._driver = DriverClient() if isinstance(gpus, ChangingGpus) else None
         self._gpu_file = gpu_file
         self._file_seen: tuple[int, int] | None = None
         self._read_file_at = 0.0
@@ -51,26 +51,26 @@ class DriverMonitor:
 
     def descriptors(self) -> set[int]:
         """File descriptors to poll, in addition to the loop's."""
-        if self._nvml is None or not isinstance(self._gpus, ChangingGpus):
+        if self._driver is None or not isinstance(self._gpus, ChangingGpus):
             return set()
-        found = {self._nvml.fileno()}
+        found = {self._driver.fileno()}
         if self._gpus.waiter is not None:
             found.add(self._gpus.waiter.fileno())
         return found
 
     def helpers(self) -> set[int]:
         """PIDs of helper processes, which are not jobs."""
-        if self._nvml is None or not isinstance(self._gpus, ChangingGpus):
+        if self._driver is None or not isinstance(self._gpus, ChangingGpus):
             return set()
-        pids = {self._nvml.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
+        pids = {self._driver.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
         if self._gpus.mps is not None:
             pids |= self._gpus.mps.pids()
         return {pid for pid in pids if pid is not None}
 
     def next_deadline(self) -> float | None:
-        if self._nvml is None:
+        if self._driver is None:
             return None
-        times = [self._nvml.next_deadline(), self._request_at]
+        times = [self._driver.next_deadline(), self._request_at]
         if self._gpu_file is not None and self._gpus.devices:
             times.append(self._read_file_at)
         if isinstance(self._gpus, ChangingGpus) and self._gpus.mps is not None:
@@ -80,9 +80,9 @@ class DriverMonitor:
     def observe(self, loop: Loop, listener: EventListener, now: float) -> None:
         """Apply new samples, the GPU file and leases that became free to the loop."""
         gpus = self._gpus
-        if self._nvml is None or not isinstance(gpus, ChangingGpus):
+        if self._driver is None or not isinstance(gpus, ChangingGpus):
             return
-        for sample in (*self._nvml.read(), *self._nvml.check(now)):
+        for sample in (*self._driver.read(), *self._driver.check(now)):
             self.newest = sample
             if gpus.update(sample, loop.running):
                 loop.devices_changed()
@@ -104,12 +104,12 @@ class DriverMonitor:
         if gpus.take_waited_lease() or gpus.poll_mps(now):
             loop.devices_changed()
         self._report_mps(gpus, listener)
-        self._nvml.set_active(bool(loop.running) or loop.has_waiting)
+        self._driver.set_active(bool(loop.running) or loop.has_waiting)
         again = gpus.next_poll(now)
         if again is None:
             self._request_at = None
         elif self._request_at is None or now >= self._request_at:
-            self._nvml.ask(with_utilization=gpus.is_measuring)
+            self._driver.ask(with_utilization=gpus.is_measuring)
             self._request_at = again
 
     def _report_mps(self, gpus: ChangingGpus, listener: EventListener) -> None:
@@ -149,6 +149,6 @@ class DriverMonitor:
         return True
 
     def close(self) -> None:
-        if self._nvml is not None:
-            self._nvml.close()
+        if self._driver is not None:
+            self._driver.close()
         self._gpus.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 
-from stoker.engine.devices.discovery import parse_devices
+from stoker.engine.devices.device_names import parse_devices
 from stoker.errors import UsageError
 
 NOT_NAMED = "not listed in the GPU file"

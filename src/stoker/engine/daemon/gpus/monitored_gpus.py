@@ -1,4 +1,4 @@
-"""GPUs that follow the driver, through the NVML process.
+"""GPUs that follow the driver, through the driver process.
 
 GPUs with other processes are avoided. A GPU is used again only when the driver shows that the last
 job's processes are gone, and not at all after a hardware error (quarantine).
@@ -149,9 +149,9 @@ class MonitoredGpus(ChangingGpus):
                 )
             for number in self._clearing.keys() - self._samples.keys():
                 del self._clearing[number]  # the GPU is gone, and its memory too
-            for xid in sample.xids:
-                if xid.code not in _HARMLESS_XIDS:
-                    self._quarantine(xid.uuid, f"the driver reported Xid {xid.code}")
+            for fault in sample.faults:
+                if not fault.is_harmless:
+                    self._quarantine(fault.uuid, f"the driver reported {fault.name}")
         self._find_states(live)
         is_needed = self._demands.update(self.devices, self._occupancy, live.values(), sample.at)
         return is_needed or (self.devices, self.states) != before
@@ -558,7 +558,3 @@ class MonitoredGpus(ChangingGpus):
         self._group_leases.close()
         if self.mps is not None:
             self.mps.close()
-
-
-# Application faults and notices; the hardware is fine (NVIDIA's catalog of Xid errors).
-_HARMLESS_XIDS = frozenset({13, 31, 43, 45, 68, 94})
