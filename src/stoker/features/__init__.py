@@ -35,6 +35,10 @@ TRIAL_ENDS = {
 ORDER_HOOKS = {
     "code": "stoker.features.code.code_checks:CodeChecks",
 }  # by feature: an OrderHook (engine/daemon/interfaces.py)
+# How jobs share a GPU, by share mode: a ShareServers (engine/daemon/gpus/share_servers.py), and
+# what `gpus` shows of it (client/views/gpus.py).
+SHARE_SERVERS = {"mps": "stoker.features.mps.mps_servers:MpsServers"}
+SHARE_VIEWS = {"mps": "stoker.features.mps.mps_view:load_mps_view"}
 
 
 def load(row: str):  # type: ignore[no-untyped-def]

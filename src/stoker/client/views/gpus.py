@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from stoker.engine.daemon.gpus.gpu_file import NOT_NAMED, read_gpu_file
 from stoker.engine.daemon.gpus.process_owners import (
     leased_on,
@@ -35,10 +33,6 @@ from stoker.text.sizes import format_size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-
-# How long `gpus` shows why MPS failed on a GPU that is not set up for it.
-_SHOW_FAILURE_SECONDS = 3600.0
 
 
 class MpsView(Record):
@@ -223,25 +217,10 @@ def lease_problem(gpu: GpuSample, settings: Settings) -> Error | None:
 
 def load_mps_view(device: Device, active: list[JobRow]) -> MpsView | None:
     """The state of MPS on a GPU; None if this user does not use it there."""
-    from stoker.features.mps.mps_folder import FAILED, READY, STARTING, STOPPED, MpsFolder
-    from stoker.features.mps.mps_program import why_missing
+    from stoker.features import SHARE_VIEWS, load
 
-    uses = device.share == MPS or any(
-        device.number in job.devices and job.request.share.startswith(MPS) for job in active
-    )
-    folder = MpsFolder(device.uuid)
-    state = folder.read()
-    has_monitor = state is not None and folder.has_monitor()
-    missing = why_missing() if uses and not has_monitor else None
-    if missing is not None:
-        return MpsView("failed", missing, 0, 0)
-    is_old = state is not None and time.time() - state.at > _SHOW_FAILURE_SECONDS
-    if state is None or (is_old and not uses and not has_monitor):
-        return MpsView("stopped", None, 0, 0) if uses else None
-    words = {READY: "running", STARTING: "starting", FAILED: "failed", STOPPED: "stopped"}
-    is_current = has_monitor or state.state == FAILED
-    shown = words.get(state.state, "stopped") if is_current else "stopped"
-    return MpsView(shown, state.reason if shown == "failed" else None, state.server, state.deaths)
+    view: MpsView | None = load(SHARE_VIEWS[MPS])(device, active) if MPS in SHARE_VIEWS else None
+    return view
 
 
 def _allowed(shown: list[GpuView], settings: Settings) -> list[GpuView]:

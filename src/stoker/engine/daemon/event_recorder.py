@@ -108,7 +108,7 @@ class EventRecorder:
             outcome = outcome._replace(was_crowded=True)
         started_at = job.started_at if started is None else started
         if job.share == MPS and _may_be_of_mps(outcome, job):
-            outcome = self._gpus.add_mps_cause(outcome, job.devices, started_at or 0.0)
+            outcome = self._with_server_death(outcome, job.devices, started_at or 0.0)
         verdict = judge_attempt(self._db, self._settings, outcome, job, started_at)
         if verdict.cause == "preempted" and job.asked_for is not None:
             outcome = outcome._replace(detail=f"gave way to {job.asked_for}")
@@ -130,6 +130,17 @@ class EventRecorder:
             self._gpus.memory_learned(job.profile, use.memory)
         self._profiles.changed(job.profile)
         return Finished(job.job, outcome, verdict, job.sweep is not None)
+
+    def _with_server_death(
+        self, outcome: Outcome, devices: tuple[int, ...], started: float
+    ) -> Outcome:
+        """The outcome of a job under MPS, with its cause if its server died meanwhile."""
+        for device in self._gpus.devices:
+            if device.number in devices:
+                death = self._gpus.servers.death_since(device.uuid, started)
+                if death is not None:
+                    return outcome._replace(reason="mps_failed", detail=death)
+        return outcome
 
     def _record_cold_start(self, event: AttemptStarted) -> None:
         """Record why a job with --warm started cold, once for each attempt."""

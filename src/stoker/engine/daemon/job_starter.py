@@ -175,7 +175,7 @@ class JobStarter:
         job = self._waiting.find(start.job)
         gpus = self._gpus
         share = share_of_start(job.request, start.devices, gpus.devices, gpus.states)
-        session = gpus.join_mps(job.request, start.devices) if share else None
+        session = gpus.join_server(job.request, start.devices[0]) if share else None
         if share and session is None:
             return False  # MPS is being started, or does not work; the GPU's state says so now
         lease = gpus.lease(job.request, start.devices)
@@ -225,11 +225,13 @@ class JobStarter:
 
     def _leave_mps(self, job: ReadyJob, devices: tuple[Device, ...]) -> None:
         """A job starts without MPS; if it should use it, say once why it does not."""
-        self._gpus.leave_mps(tuple(device.number for device in devices))
+        servers = self._gpus.servers
+        for device in devices:
+            servers.leave(device.uuid)
         request, device = job.request, devices[0]
         is_asked = request.gpus == 1 and not request.exclusive and not job.attempts
         if is_asked and (request.share or device.share).startswith(MPS):
-            why = self._gpus.why_no_mps(device.number)
+            why = servers.problem(device.uuid) or "it does not work on this GPU"
             text = f"MPS is not used: {why}; the job shares its GPU by time slices"
             events.record_event(self._db, job.id, self._clock.wall(), "share", text)
 

@@ -1,8 +1,7 @@
 """MPS as the loop uses it: jobs join it once its monitor reports that it is ready.
 
-Nothing here waits. A GPU whose MPS is being started is closed for that moment, and `poll` tells the
-loop when it is ready or has failed. After a failure, jobs share the GPU by time slices, and MPS is
-tried again after some minutes.
+engine/daemon/gpus/share_servers.py has what the loop asks. After a failure, MPS is tried again
+after some minutes.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import signal
 import sys
 import time
 
+from stoker.engine.daemon.gpus.share_servers import ShareServers, ShareSession
 from stoker.engine.model import Request
 from stoker.engine.policy.share_mode import thread_percentage
 from stoker.errors import Error
@@ -21,6 +21,8 @@ from stoker.features.mps.mps_folder import (
     STARTING,
     MpsFolder,
     MpsState,
+    base_folder,
+    death_since,
     is_alive,
     recorded_states,
 )
@@ -34,23 +36,18 @@ _MONITOR_SECONDS = 3 * START_SECONDS
 _RETRY_SECONDS = 300.0
 
 
-class MpsSession(Record):
-    """What a job needs to run under MPS."""
-
-    descriptor: int  # keeps MPS running; its processes inherit it
-    env: dict[str, str]
-
-
 class _Problem(Record):
     why: str
     until: float  # monotonic
 
 
-class MpsServers:
+class MpsServers(ShareServers):
     """MPS on the GPUs of one loop, by UUID."""
 
     def __init__(self, idle_seconds: float) -> None:
         self._idle_seconds = idle_seconds
+        # An earlier daemon may have left MPS to this one.
+        self._is_used = os.path.isdir(base_folder())
         self._starting: dict[str, float] = {}  # when that fails (monotonic)
         self._problems: dict[str, _Problem] = {}
         self._joined: set[str] = set()  # GPUs whose MPS a job of this loop used
@@ -59,15 +56,17 @@ class MpsServers:
         self._watch_at = 0.0
 
     def problem(self, uuid: str) -> str | None:
-        """Why MPS does not work on a GPU; None if it does, or if that is not known."""
         known = self._problems.get(uuid)
         return None if known is None else known.why
+
+    def failures(self) -> dict[str, str]:
+        return {uuid: problem.why for uuid, problem in self._problems.items()}
 
     def is_starting(self, uuid: str) -> bool:
         return uuid in self._starting
 
-    def join(self, uuid: str, request: Request) -> MpsSession | None:
-        """Let a job use MPS on a GPU; None if it is not ready: see `is_starting` and `problem`."""
+    def join(self, uuid: str, request: Request) -> ShareSession | None:
+        self._is_used = True
         folder = MpsFolder(uuid)
         try:
             if (why := why_missing()) is not None:
@@ -80,7 +79,7 @@ class MpsServers:
                 held = folder.join()
                 if held is not None:
                     self._joined.add(uuid)
-                    return MpsSession(held, job_variables(folder, request))
+                    return ShareSession(held, job_variables(folder, request))
             if not has_monitor:
                 # Another queue of this user may have tried it.
                 if state is not None and state.state == FAILED and _is_recent(state.at):
@@ -95,13 +94,13 @@ class MpsServers:
         return None
 
     def leave(self, uuid: str) -> None:
-        """A job without MPS uses the GPU: stop MPS there if no job uses it."""
         if uuid in self._joined:
             self._joined.discard(uuid)
             _stop_monitor(uuid)
 
     def poll(self, now: float) -> bool:
-        """Look after monitors; True if that may change a decision. Called in every tick."""
+        if not self._is_used:
+            return False
         if now >= self._watch_at:
             self._watch_at = now + _WATCH_SECONDS
             self._watch()
@@ -137,14 +136,15 @@ class MpsServers:
         return min(times, default=None)
 
     def pids(self) -> set[int]:
-        """Child processes of this process that are not jobs."""
         return set(self._monitors)
 
     def close(self) -> None:
-        """Stop MPS on all GPUs; where jobs still use it, when they have ended."""
-        for state in recorded_states():
+        for state in recorded_states() if self._is_used else ():
             if state.state in (READY, STARTING):
                 _stop_monitor(state.uuid)
+
+    def death_since(self, uuid: str, started: float) -> str | None:
+        return death_since(uuid, started)
 
     def _fail(self, uuid: str, why: str) -> None:
         self._starting.pop(uuid, None)

@@ -63,18 +63,18 @@ class DriverMonitor:
         if self._driver is None or not isinstance(self._gpus, ChangingGpus):
             return set()
         pids = {self._driver.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
-        if self._gpus.mps is not None:
-            pids |= self._gpus.mps.pids()
-        return {pid for pid in pids if pid is not None}
+        return {pid for pid in pids if pid is not None} | self._gpus.servers.pids()
 
     def next_deadline(self) -> float | None:
         if self._driver is None:
             return None
-        times = [self._driver.next_deadline(), self._request_at]
+        times = [
+            self._driver.next_deadline(),
+            self._request_at,
+            self._gpus.servers.next_deadline(),
+        ]
         if self._gpu_file is not None and self._gpus.devices:
             times.append(self._read_file_at)
-        if isinstance(self._gpus, ChangingGpus) and self._gpus.mps is not None:
-            times.append(self._gpus.mps.next_deadline())
         return min((at for at in times if at is not None), default=None)
 
     def observe(self, loop: Loop, listener: EventListener, now: float) -> None:
@@ -101,7 +101,7 @@ class DriverMonitor:
         if problem is not None and problem != self._reported:
             listener.message(problem)
         self._reported = problem
-        if gpus.take_waited_lease() or gpus.poll_mps(now):
+        if gpus.take_waited_lease() or gpus.poll_servers(now):
             loop.devices_changed()
         self._report_mps(gpus, listener)
         self._driver.set_active(bool(loop.running) or loop.has_waiting)
@@ -114,12 +114,11 @@ class DriverMonitor:
 
     def _report_mps(self, gpus: ChangingGpus, listener: EventListener) -> None:
         """Report once on which GPUs MPS does not work."""
-        if gpus.mps is None:
-            return
+        failures = gpus.servers.failures()
         problems = {
-            device.visible: why
+            device.visible: failures[device.uuid]
             for device in gpus.devices
-            if (why := gpus.mps.problem(device.uuid)) is not None
+            if device.uuid in failures
         }
         if problems != self._reported_mps:
             for gpu, why in problems.items():

@@ -10,20 +10,18 @@ from collections.abc import Iterable, Mapping
 
 from stoker.engine.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.engine.daemon.gpus.memory_actions import MemoryAction
+from stoker.engine.daemon.gpus.share_servers import ShareServers, ShareSession
 from stoker.engine.devices.leases.lease import Lease, Waiter
 from stoker.engine.gpus.sample import Sample
-from stoker.engine.model import Device, DeviceState, Outcome, Request, RunningJob
+from stoker.engine.model import Device, DeviceState, Request, RunningJob
 from stoker.engine.policy.preemption import OutsideDemand
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.features.mps.mps_servers import MpsServers, MpsSession
 
 
 class Gpus:
     """The interface that the loop uses. GPUs without a driver need only `apply_settings`."""
 
     is_monitored = False
+    servers = ShareServers("the GPU is simulated")
 
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
@@ -51,20 +49,9 @@ class Gpus:
         """Lease devices host-wide; None if another process holds one of them."""
         return Lease([])
 
-    def join_mps(self, request: Request, devices: tuple[int, ...]) -> MpsSession | None:
-        """Let a job use MPS; None if MPS is not ready, which the states of the devices then say."""
+    def join_server(self, request: Request, device: int) -> ShareSession | None:
+        """Let a job use a server of `servers`; None if it is not ready: the state says why."""
         return None
-
-    def leave_mps(self, devices: tuple[int, ...]) -> None:
-        """A job without MPS starts on these devices."""
-
-    def why_no_mps(self, device: int) -> str:
-        """Why jobs cannot use MPS on a device where they should."""
-        return "the GPU is simulated"
-
-    def add_mps_cause(self, outcome: Outcome, devices: tuple[int, ...], started: float) -> Outcome:
-        """Add the cause to the outcome of a job under MPS that failed because its server died."""
-        return outcome
 
     def apply_shares(self, shares: Mapping[str, str]) -> None:
         """Apply the settings from the database: how jobs share a GPU, by UUID."""
@@ -98,7 +85,6 @@ class ChangingGpus(Gpus):
     problem: str | None  # why the driver does not report GPUs
     lease_problem: str | None  # why the last lease failed
     waiter: Waiter | None  # waits for the lease of a GPU that another process holds
-    mps: MpsServers | None = None  # None while no job uses MPS
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Apply a sample; True if that may change a decision."""
@@ -125,8 +111,8 @@ class ChangingGpus(Gpus):
         """Devices that the driver has lost; jobs on them cannot continue."""
         raise NotImplementedError
 
-    def poll_mps(self, now: float) -> bool:
-        """Look after MPS; True if that may change a decision. Not all of these GPUs use MPS."""
+    def poll_servers(self, now: float) -> bool:
+        """Look after `servers`; True if that may change a decision."""
         return False
 
     def use_only(self, names: dict[str, int] | None) -> None:

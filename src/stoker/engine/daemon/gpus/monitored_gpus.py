@@ -18,24 +18,20 @@ from stoker.engine.daemon.gpus.memory_actions import MemoryAction
 from stoker.engine.daemon.gpus.memory_watch import POLL_SECONDS, MemoryWatch
 from stoker.engine.daemon.gpus.outside_demands import OutsideDemands
 from stoker.engine.daemon.gpus.process_owners import leased_on, mps_servers, owners, user_name
+from stoker.engine.daemon.gpus.share_servers import ShareSession, find_servers
 from stoker.engine.devices.discovery import as_device
 from stoker.engine.devices.leases.holders import DeviceClaim
 from stoker.engine.devices.leases.lease import Lease, Waiter, first_waiters, holders, try_take
 from stoker.engine.gpus.measured_group import LEAST_PART
 from stoker.engine.gpus.occupancy import Occupancy, device_state, occupancy_of
 from stoker.engine.gpus.sample import GpuSample, Sample
-from stoker.engine.model import MPS, Device, DeviceState, Outcome, Request, RunningJob
+from stoker.engine.model import MPS, Device, DeviceState, Request, RunningJob
 from stoker.engine.policy.eligible import is_named
 from stoker.engine.policy.placement import amount_of, capacity, is_measured
 from stoker.engine.policy.preemption import OutsideDemand
 from stoker.engine.supervisor.kill_processes import kill_attempt
 from stoker.errors import Error
-from stoker.features.mps.mps_folder import base_folder
 from stoker.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.features.mps.mps_servers import MpsServers, MpsSession
 
 # How long a job that ended may still occupy GPU memory; then its processes are killed.
 _CLEARING_SECONDS = 5.0
@@ -106,10 +102,7 @@ class MonitoredGpus(ChangingGpus):
         self._memory = MemoryWatch(self._group_leases)
         self._memory_actions: list[MemoryAction] = []
         self._demands = OutsideDemands(use_leases)
-        self.mps: MpsServers | None = None
-        self._mps_idle = mps_idle
-        if os.path.isdir(base_folder()):  # an earlier daemon may have left MPS to this one
-            self._use_mps()
+        self.servers = find_servers(mps_idle)
         self._share = share  # of GPUs without a setting of their own
         self._shares: dict[str, str] = {}  # by UUID
         self._other_holders: dict[int, str] = {}  # device: another user who holds a lease
@@ -275,10 +268,9 @@ class MonitoredGpus(ChangingGpus):
         occupancy = self._occupancy[device.number]
         other = self._other_holders.get(device.number) or occupancy.other_user(self._user)
         state = _with_reason(state, self._closed_reason(device))._replace(other_user=other)
-        if self.mps is None:
-            return state
         return state._replace(
-            mps_problem=self.mps.problem(device.uuid), mps_starts=self.mps.is_starting(device.uuid)
+            mps_problem=self.servers.problem(device.uuid),
+            mps_starts=self.servers.is_starting(device.uuid),
         )
 
     def _closed_reason(self, device: Device) -> str | None:
@@ -295,7 +287,7 @@ class MonitoredGpus(ChangingGpus):
             return NOT_NAMED
         if self._clearing.get(device.number):
             return _CLEARING
-        if self.mps is not None and self.mps.is_starting(device.uuid):
+        if self.servers.is_starting(device.uuid):
             return _MPS_STARTS
         return self._lease_refusals.get(device.number)
 
@@ -326,35 +318,27 @@ class MonitoredGpus(ChangingGpus):
     def all_resumed(self) -> None:
         self._memory.resumed()
 
-    # -- MPS -----------------------------------------------------------------------------------
+    # -- how jobs share a GPU ------------------------------------------------------------------
 
     def apply_shares(self, shares: Mapping[str, str]) -> None:
         if shares != self._shares:
             for uuid in self._shares.keys() | shares.keys():
-                if self.mps is not None and shares.get(uuid, self._share) != MPS:
-                    self.mps.leave(uuid)
+                if shares.get(uuid, self._share) != MPS:
+                    self.servers.leave(uuid)
             self._shares = dict(shares)
             self._apply_changes()
 
-    def join_mps(self, request: Request, devices: tuple[int, ...]) -> MpsSession | None:
-        mps = self._use_mps()
-        (device,) = self._devices(devices)
-        other = self._other_holder(device) if self._use_leases else None
+    def join_server(self, request: Request, device: int) -> ShareSession | None:
+        (shared,) = self._devices((device,))
+        other = self._other_holder(shared) if self._use_leases else None
         session = None
         if other is not None:
-            self._other_holders[device.number] = other
+            self._other_holders[device] = other
         else:
-            session = mps.join(device.uuid, request)
+            session = self.servers.join(shared.uuid, request)
         if session is None:
             self._apply_changes()
         return session
-
-    def _use_mps(self) -> MpsServers:
-        if self.mps is None:
-            from stoker.features.mps.mps_servers import MpsServers
-
-            self.mps = MpsServers(self._mps_idle)
-        return self.mps
 
     def _other_holder(self, device: Device) -> str | None:
         """Another user who holds a lease of the device; None if there is none."""
@@ -365,28 +349,11 @@ class MonitoredGpus(ChangingGpus):
         own = os.getuid()
         return next((user_name(one.uid) for one in held if one.uid != own), None)
 
-    def leave_mps(self, devices: tuple[int, ...]) -> None:
-        if self.mps is not None:
-            for device in self._devices(devices):
-                self.mps.leave(device.uuid)
-
-    def why_no_mps(self, device: int) -> str:
-        return self.states[device].mps_problem or "it does not work on this GPU"
-
-    def add_mps_cause(self, outcome: Outcome, devices: tuple[int, ...], started: float) -> Outcome:
-        from stoker.features.mps.mps_folder import death_since
-
-        for device in self._devices(devices):
-            death = death_since(device.uuid, started)
-            if death is not None:
-                return outcome._replace(reason="mps_failed", detail=death)
-        return outcome
-
-    def poll_mps(self, now: float) -> bool:
-        if self.mps is None or not self.mps.poll(now):
-            return False
-        self._apply_changes()
-        return True
+    def poll_servers(self, now: float) -> bool:
+        has_changed = self.servers.poll(now)
+        if has_changed:
+            self._apply_changes()
+        return has_changed
 
     # -- leases --------------------------------------------------------------------------------
 
@@ -556,5 +523,4 @@ class MonitoredGpus(ChangingGpus):
             self.waiter.cancel()
         self._release_waited_lease()
         self._group_leases.close()
-        if self.mps is not None:
-            self.mps.close()
+        self.servers.close()
