@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stoker.boot import boot_id
-from stoker.client.queue import current_context
+from stoker.client.context import current_context
 from stoker.compat.gpupeasy.event_log import EventLog
 from stoker.compat.gpupeasy.service import Service
 from stoker.engine.model import JobSpec, Request

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stoker.client.submit.job_options import NAMES, read_options
+from stoker.client.submit.job_options import NAMES
+from stoker.client.submit.parsed_options import read_options
 from stoker.engine.model import Dependency
 from stoker.errors import Impossible, UsageError
 from stoker.python.api import Queue, job, submit, sweep

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stoker import states
-from stoker.client.submit.job_options import JOB_OPTIONS, read_options
+from stoker.client.submit.job_options import JOB_OPTIONS
+from stoker.client.submit.parsed_options import read_options
 from stoker.engine.model import Request
 from stoker.features.results.export import short
 from stoker.text.durations import format_duration, parse_duration

@@ -9,35 +9,22 @@ from collections.abc import Callable, Iterable
 from stoker.engine.daemon.start import ensure_daemon, wake_daemon
 from stoker.engine.daemon.status import known_devices, known_resources
 from stoker.engine.model import AfterSelector, Context, Dependency, Device, Request
-from stoker.engine.policy.eligible import is_eligible, is_named
-from stoker.engine.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, is_inside
 from stoker.engine.store.database import open_database
 from stoker.engine.store.submit import CHUNK, Receipt, Submission
-from stoker.errors import Impossible, NoPermission, TryLater, Unavailable, UsageError
+from stoker.errors import NoPermission, TryLater, Unavailable, UsageError
+from stoker.features import CALLS, load
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.states import ACTIVE, WAITING
-from stoker.text.plurals import plural
-from stoker.text.sizes import format_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from stoker.client.removal import Removal
-    from stoker.features.code.code_gatherer import CodeGatherer
-    from stoker.features.code.snapshots import Snapshots
-    from stoker.features.notes.store import Note
 
 _RECORD_SECONDS = 10.0  # how long a daemon may take to record what a restart of the host ended
 
-# Variables that belong to one job; other variables with the prefix STOKER_ are settings.
-_OF_ONE_JOB = (
-    "STOKER_JOB_", "STOKER_ATTEMPT", "STOKER_ARRAY_", "STOKER_GPU", "STOKER_SUBMIT_DIR",
-    "STOKER_OUTPUT_DIR", "STOKER_CHECKPOINT_DIR", "STOKER_METRICS", "STOKER_STOP_FILE",
-    "STOKER_REQUEUE_FILE", "STOKER_PARAM", "STOKER_SWEEP", "STOKER_TRIAL", "STOKER_DEADLINE",
-    "STOKER_WARN_", "STOKER_PROGRESS_FILE", "STOKER_CPU_LIST", "CUDA_MPS_",
-)  # fmt: skip
-
-
-__all__ = ["CHUNK", "Queue", "Receipt", "check_possible", "current_context", "output_path"]
+__all__ = ["CHUNK", "Queue", "Receipt"]
 
 
 class Queue:
@@ -46,20 +33,18 @@ class Queue:
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings or load_settings()
         prepare_state_dir(self.settings)
-        self._code: CodeGatherer | None = None
-        self._snapshots: Snapshots | None = None
+        self._code: Any = None
+        self._snapshots: Any = None
         self.db = open_database(self.settings.state_dir)
 
     def close(self) -> None:
         self.db.close()
 
     @property
-    def code(self) -> CodeGatherer:
-        """Reads the state of the code of new jobs."""
+    def code(self) -> Any:
+        """Reads the state of the code of new jobs (features/code/code_gatherer.py)."""
         if self._code is None:
-            from stoker.features.code.code_gatherer import CodeGatherer
-
-            self._code = CodeGatherer()
+            self._code = load(CALLS["code_gatherer"])()
         return self._code
 
     # -- submit ------------------------------------------------------------------------------
@@ -79,12 +64,10 @@ class Queue:
             self._snapshots.release()
 
     @property
-    def snapshots(self) -> Snapshots:
-        """Takes snapshots of the code of new jobs."""
+    def snapshots(self) -> Any:
+        """Takes snapshots of the code of new jobs (features/code/snapshots.py)."""
         if self._snapshots is None:
-            from stoker.features.code.snapshots import Snapshots
-
-            self._snapshots = Snapshots(self.settings, self.files_dir)
+            self._snapshots = load(CALLS["snapshots"])(self.settings, self.files_dir)
         return self._snapshots
 
     def ensure_daemon(self) -> bool:
@@ -97,9 +80,8 @@ class Queue:
     def files_dir(self, backend: str) -> str:
         """The folder for files of jobs on a backend; "" is this host."""
         if backend:
-            from stoker.features.backends import store as backends
-
-            return backends.files_dir(self.db, backend) or self.settings.state_dir
+            folder: str | None = load(CALLS["files_dir"])(self.db, backend)
+            return folder or self.settings.state_dir
         return self.settings.state_dir
 
     # -- change ------------------------------------------------------------------------------
@@ -212,15 +194,10 @@ class Queue:
         in the same snapshot, and a job without one raises Conflict if its code has changed.
         """
         from stoker.engine.store import changes
-        from stoker.features.code.rerun_code import check_same_code, places_now
 
         self.record_restart()
         try:
-            if same_code:
-                check_same_code(self.db, ids)
-                places = None
-            else:
-                places = places_now(self.db, ids, self.code, self.snapshots)
+            places = load(CALLS["rerun_places"])(self, ids, same_code)
             new = changes.rerun(self.db, ids, time.time(), held, places, token)
         finally:
             self.release_snapshots()
@@ -268,11 +245,9 @@ class Queue:
             from stoker.client.submit.job_options import as_flag
 
             if request.backend:
-                from stoker.features.backends.backend_requests import check_nodes, find_backend
-
-                check_nodes(request, find_backend(self.db, request.backend))
+                load(CALLS["check_backend_request"])(self.db, request)
             else:
-                from stoker.client.submit.host_requests import check_host_possible
+                from stoker.client.submit.host_requests import check_host_possible, check_possible
 
                 check_possible(request, self.devices(), as_flag)
                 check_host_possible(request, known_resources(self.db, self.settings), as_flag)
@@ -284,7 +259,7 @@ class Queue:
         set_array_limit(self.db, array, most)
         self.wake_daemon()
 
-    # -- devices, notes, removal ---------------------------------------------------------------
+    # -- devices, removal ----------------------------------------------------------------------
 
     def change_device_settings(self, uuid: str, **values: object) -> None:
         """Change a GPU: `drained`, `slots`, `share`, or `quarantine=None` to end its quarantine."""
@@ -292,57 +267,6 @@ class Queue:
 
         changes.change_device_settings(self.db, uuid, values)
         self.wake_daemon()
-
-    def tag(
-        self,
-        ids: list[int],
-        add: Iterable[str],
-        remove: Iterable[str],
-        sweeps: Iterable[str] = (),
-    ) -> int:
-        """Add tags to jobs and sweeps and remove them; returns how many of these changed.
-
-        Raises NotFound for an unknown sweep.
-        """
-        from stoker.features.notes import store as notes
-
-        add, remove = list(add), list(remove)
-        known = self._sweeps(sweeps)
-        with self.db.transaction():
-            changed = sum(
-                bool(notes.change_tags(self.db, notes.SWEEP, sweep, add, remove)) for sweep in known
-            )
-        return changed + notes.tag_jobs(self.db, ids, add, remove, time.time())
-
-    def star(self, ids: list[int], starred: bool = True, sweeps: Iterable[str] = ()) -> int:
-        """Add stars to jobs and sweeps, or remove them; returns how many changed.
-
-        Raises NotFound for an unknown sweep.
-        """
-        from stoker.features.notes import store as notes
-
-        known = self._sweeps(sweeps)
-        with self.db.transaction():
-            changed = notes.set_star(self.db, notes.SWEEP, known, starred)
-            return changed + notes.set_star(self.db, notes.JOB, ids, starred)
-
-    def set_note(self, target: int | str, text: str, *, is_continued: bool = False) -> Note:
-        """Replace the note of a job (by id) or a sweep (by name); see `features/notes/store.py`.
-
-        Raises NotFound, and UsageError for a note that is too long or contains a NUL byte.
-        """
-        from stoker.features.notes import store as notes
-        from stoker.features.notes.client import check_note, owner
-
-        text = check_note(text)
-        kind, id = owner(self.db, target)
-        with self.db.transaction():
-            return notes.set_note(self.db, kind, id, text, time.time(), is_continued=is_continued)
-
-    def _sweeps(self, names: Iterable[str]) -> list[int]:
-        from stoker.features.sweeps import store as sweeps
-
-        return [sweeps.get(self.db, name).id for name in names]
 
     def remove(self, ids: list[int]) -> list[int]:
         """Remove finished jobs with their logs. Returns the ids of the removed jobs."""
@@ -394,162 +318,3 @@ class Queue:
     def wake_daemon(self) -> bool:
         """Make a running daemon read the changes; False if none is running."""
         return wake_daemon(self.settings.state_dir)
-
-
-def check_possible(
-    request: Request,
-    devices: tuple[Device, ...],
-    named: Callable[..., str],
-    *,
-    is_masked: bool = False,
-) -> None:
-    """Raise Impossible, with a hint, for a request that this host can never satisfy.
-
-    `named`: the name of an option, see `job_options.OptionNames`; `is_masked`: the ids of the
-    request are from CUDA_VISIBLE_DEVICES, not from an option.
-    """
-    if not request.gpus:
-        return
-    requests = f"the job requests {plural(request.gpus, 'GPU')}"
-    if request.gpus > len(devices):
-        has = plural(len(devices), "GPU") if devices else "no GPU"
-        raise Impossible(
-            f"{requests}, but this host has {has}",
-            f"use {named('gpus', len(devices))}"
-            + (" or fewer" if devices else ", a job without a GPU"),
-            "gpus",
-        )
-    for field, names in (("gpu_ids", request.ids), ("prefer", request.prefer)):
-        for name in names:
-            if not any(is_named(device, (name,)) for device in devices):
-                known = ", ".join(device.visible for device in devices)
-                raise Impossible(
-                    f"there is no GPU `{name}` on this host", f"its GPUs: {known}", field
-                )
-    fitting = sum(is_eligible(request, device) for device in devices)
-    if fitting >= request.gpus:
-        return
-    hint = f"GPUs on this host: {_models(devices)}"
-    listed = sum(is_named(device, request.ids) for device in devices)
-    if request.ids and listed < request.gpus:
-        source = "`CUDA_VISIBLE_DEVICES`" if is_masked else named("gpu_ids")
-        raise Impossible(f"{requests}, but {source} lists {listed}", hint, "gpu_ids")
-    without_memory = request._replace(memory=None)
-    most = sorted((d.memory for d in devices if is_eligible(without_memory, d)), reverse=True)
-    if request.memory is not None and len(most) >= request.gpus:
-        largest = f"{most[request.gpus - 1] >> 30}G"
-        hint = f"use {named('gpu_mem', largest)} or less; {hint}"
-    among = f" among {','.join(request.ids)}" if request.ids else ""
-    wanted = _wanted(request)
-    raise Impossible(
-        f"{requests}{among} with {' and '.join(wanted.values())}, "
-        f"but {_matching(fitting, has_memory='gpu_model' not in wanted and not among)}",
-        hint,
-        next(iter(wanted)),
-    )
-
-
-def _wanted(request: Request) -> dict[str, str]:
-    """What the GPUs of a request must have, by option."""
-    wanted: dict[str, str] = {}
-    if request.memory is not None:
-        wanted["gpu_mem"] = f"{format_size(request.memory)} of shareable memory"
-    if request.min_memory is not None:
-        wanted["min_gpu_mem"] = f"{format_size(request.min_memory)} of memory"
-    if request.model is not None:
-        wanted["gpu_model"] = f"`{request.model}` in the model name"
-    return wanted
-
-
-def _matching(count: int, *, has_memory: bool) -> str:
-    """How many GPUs match; `has_memory`: the request is only about memory."""
-    if has_memory:
-        if not count:
-            return "no GPU on this host has that much memory"
-        have = "has" if count == 1 else "have"
-        return f"only {plural(count, 'GPU')} on this host {have} that much memory"
-    if not count:
-        return "no such GPU is on this host"
-    return f"only {count} such GPU{'s are' if count > 1 else ' is'} on this host"
-
-
-def _models(devices: tuple[Device, ...]) -> str:
-    """`2 x NVIDIA H200 (141 GiB), 1 x NVIDIA A100 (80 GiB)`"""
-    counts: dict[str, int] = {}
-    for device in devices:
-        memory = f" ({format_size(device.memory)})" if device.memory else ""
-        model = f"{device.model or 'GPU'}{memory}"
-        counts[model] = counts.get(model, 0) + 1
-    return ", ".join(f"{count} x {model}" for model, count in sorted(counts.items()))
-
-
-def output_path(path: str | None, cwd: str, *, is_elsewhere: bool = False) -> str | None:
-    """The absolute path of an output file. Raises UsageError if it cannot be written.
-
-    `is_elsewhere`: it is written on the node of a backend.
-    """
-    if path is None:
-        return None
-    from stoker.engine.supervisor.regular_files import output_problem
-
-    path = os.path.join(cwd, path)
-    kind = output_problem(path)
-    if kind is not None:
-        raise UsageError(
-            f"cannot write the output of a job to `{path}`: it is {kind}",
-            "give the path of a regular file, or /dev/null",
-        )
-    if not is_elsewhere:
-        _check_output_folder(path)
-    return path
-
-
-def _check_output_folder(path: str) -> None:
-    """Raise UsageError if the folder of an output file does not exist and cannot be created."""
-    folder = os.path.dirname(path.partition("%")[0])  # patterns are expanded at the start
-    while folder and not os.path.lexists(folder):
-        folder = os.path.dirname(folder)
-    problem = None
-    if not os.path.isdir(folder):
-        problem = f"`{folder}` is not a folder"
-    elif not os.path.exists(path) and not os.access(folder, os.W_OK | os.X_OK):
-        problem = f"you may not write to `{folder}`"
-    if problem is not None:
-        raise UsageError(
-            f"cannot write the output of a job to `{path}`: {problem}",
-            "give another path; folders that do not exist are created",
-        )
-
-
-def current_context(
-    settings: Settings, cwd: str | None = None, extra: Iterable[tuple[str, str]] = ()
-) -> Context:
-    """The folder, environment, umask and shell of this process, for a job."""
-    env = dict(os.environ)
-    env.pop("_", None)  # set by shells to the path of `stoker`
-    if SNAPSHOT_DIR in env and not is_inside(cwd or os.getcwd(), env[SNAPSHOT_DIR]):
-        # Submitted by a job that runs in a snapshot, for another folder.
-        env.pop(SNAPSHOT_DIR)
-        env.pop(SNAPSHOT_OF, None)
-    if "STOKER_JOB_ID" in env:  # submitted by a job, whose variables are not for this one
-        for key in [key for key in env if key.startswith(_OF_ONE_JOB)]:
-            del env[key]
-        from stoker.engine.supervisor.thread_variables import remove_thread_variables
-        from stoker.text.slurm.slurm_environment import MARK, SRUN_FOLDER
-
-        remove_thread_variables(env)
-        if "PET_MASTER_PORT" in env and env["PET_MASTER_PORT"] == env.get("MASTER_PORT"):
-            for key in ("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"):
-                env.pop(key, None)  # of the job, from Stoker (engine/supervisor/distributed.py)
-        if env.get(MARK[0]) == MARK[1]:  # set by Stoker, not by a real Slurm
-            for key in [key for key in env if key.startswith(("SLURM_", "SLURMD_"))]:
-                del env[key]
-            folders = env.get("PATH", "").split(":")
-            env["PATH"] = ":".join(f for f in folders if os.path.basename(f) != SRUN_FOLDER)
-    env.update(extra)
-    mask = os.umask(0o077)
-    os.umask(mask)
-    shell = settings.shell or env.get("SHELL") or "/bin/sh"
-    if not os.access(shell, os.X_OK):
-        shell = "/bin/sh"
-    return Context(cwd or os.getcwd(), tuple(sorted(env.items())), mask, shell)

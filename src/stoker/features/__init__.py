@@ -7,6 +7,14 @@ it, and imports nothing.
 
 import sys
 
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
 COMMANDS = {
     "artifacts": ("pull",),
     "backends": ("backend",),
@@ -57,3 +65,24 @@ START_HOOKS = {
     "limit_cause": "stoker.features.memory_limits.limit_cgroups:with_cause",
     "warm": "stoker.features.warm.warm_starts:WarmStarts",
 }  # what the parent of jobs calls at their start and end (engine/supervisor/start_hooks.py)
+# What the client calls of one feature, by what it is for.
+CALLS = {
+    "activation": "environments.environment_options:make_activation",
+    "backend_request": "backends.backend_requests:complete_for_backend",
+    "check_backend_request": "backends.backend_requests:check_backend_request",
+    "code_gatherer": "code.code_gatherer:CodeGatherer",
+    "environment": "environments.environment_options:environment_values",
+    "files_dir": "backends.store:files_dir",
+    "notify": "notify.notify_settings:resolve_for_submit",
+    "notify_rules": "notify.rules:parse_rules",
+    "rerun_places": "code.rerun_code:rerun_places",
+    "snapshots": "code.snapshots:Snapshots",
+}
+
+
+def load(row: str) -> Any:
+    """Import and return what a row names: `notify.rules:parse_rules`."""
+    module, _, name = row.partition(":")
+    module = f"stoker.features.{module}"
+    __import__(module)  # importing importlib takes longer than most modules
+    return getattr(sys.modules[module], name)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from stoker.client.queue import Queue as StoredQueue
-    from stoker.client.submit.job_options import ParsedOptions
+    from stoker.client.submit.parsed_options import ParsedOptions
     from stoker.engine.model import JobSpec
     from stoker.python.options import Options
     from stoker.python.sweep import Params, Sweep
@@ -107,7 +107,7 @@ class JobFunction(Generic[P, R]):
 
     def _parsed_options(self) -> ParsedOptions:
         if self._parsed is None:
-            from stoker.client.submit.job_options import read_options
+            from stoker.client.submit.parsed_options import read_options
 
             self._parsed = read_options(self._options)
         return self._parsed
@@ -335,7 +335,7 @@ class Queue:
         return words
 
     def _command(self, what: object, options: Mapping[str, Any]) -> list[Job[int]]:
-        from stoker.client.submit.job_options import check_words, read_options, text_words
+        from stoker.client.submit.parsed_options import check_words, read_options, text_words
 
         if isinstance(what, str):
             words: tuple[str, ...] = (what,)
@@ -351,7 +351,7 @@ class Queue:
         return self._add([spec._replace(argv=words, shell=isinstance(what, str))])
 
     def _spec(self, options: ParsedOptions) -> JobSpec:
-        from stoker.client.submit.job_options import make_spec
+        from stoker.client.submit.parsed_options import make_spec
 
         return make_spec(options, self._settings, self._open().devices())
 

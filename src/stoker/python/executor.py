@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from stoker.client.live.finish_watch import is_watcher_thread, watcher
-from stoker.client.submit.job_options import read_options
+from stoker.client.submit.parsed_options import read_options
 from stoker.engine.store.request_groups import limited_group
 from stoker.errors import UsageError
 from stoker.python.api import Queue

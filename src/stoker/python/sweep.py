@@ -294,7 +294,8 @@ def start(
 ) -> Sweep:
     """Start a sweep of a command, or of a function that takes the parameters as arguments."""
     from stoker.client.queue_connections import thread_queue
-    from stoker.client.submit.job_options import NAMES, check_names, make_spec, read_options
+    from stoker.client.submit.job_options import NAMES, check_names
+    from stoker.client.submit.parsed_options import make_spec, read_options
     from stoker.features.sweeps.control import lifecycle
     from stoker.python.function_interpreter import python_for
 
@@ -339,7 +340,7 @@ def _with_keywords(hint: str | None) -> str | None:
 
 
 def _command(what: object) -> Template:
-    from stoker.client.submit.job_options import text_words
+    from stoker.client.submit.parsed_options import text_words
     from stoker.features.sweeps.template import template
 
     if isinstance(what, str):

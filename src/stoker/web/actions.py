@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from stoker.client.queue import Queue
 from stoker.client.submit import option_values as kinds
-from stoker.client.submit.job_options import as_keyword, check_words
+from stoker.client.submit.job_options import as_keyword
+from stoker.client.submit.parsed_options import check_words
 from stoker.client.submit.request_edits import changed_request
 from stoker.engine.daemon.status import daemon_pid
 from stoker.engine.store import history, job_queries, meta

@@ -11,8 +11,9 @@ import os
 from typing import Any
 
 from stoker.client.queue import Queue
-from stoker.client.submit.job_options import as_keyword, check_values, check_words
+from stoker.client.submit.job_options import as_keyword, check_values
 from stoker.client.submit.job_specs import JobSpecs
+from stoker.client.submit.parsed_options import check_words
 from stoker.engine.model import JobSpec
 from stoker.errors import UsageError
 from stoker.text.commands import job_file

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from stoker.client.queue import Queue
-from stoker.client.submit.job_options import NAMES, check_words, make_spec, read_options
+from stoker.client.submit.job_options import NAMES
+from stoker.client.submit.parsed_options import check_words, make_spec, read_options
 from stoker.client.submit.spec_options import hidden_settings
 from stoker.client.views import job as views
 from stoker.engine.job_settings import settings_of

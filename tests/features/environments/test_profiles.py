@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stoker.client.settings_profiles import with_profiles
-from stoker.client.submit.job_options import read_options
+from stoker.client.submit.parsed_options import read_options
 from stoker.errors import UsageError
 from stoker.settings import Settings, load_settings
 from tests.cli.helpers import as_json

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from stoker.client.submit.job_options import (
-    BY_KEY,
-    JOB_OPTIONS,
-    OptionNames,
+from stoker.client.submit.job_options import BY_KEY, JOB_OPTIONS, as_flag, flag_options, flag_values
+from stoker.client.submit.option_values import OptionNames
+from stoker.client.submit.parsed_options import (
     ParsedOptions,
-    as_flag,
     check_words,
-    flag_options,
-    flag_values,
     make_context,
     make_spec,
     parse_options,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from stoker.engine.model import AfterSelector, Dependency
 from stoker.errors import Error, Invalid, UsageError
+from stoker.features import CALLS, load
 from stoker.record import Record
 from stoker.text.command_line import count, whole_number
 from stoker.text.counter_names import is_counter_name
@@ -34,6 +35,10 @@ _LIST_OF_TAGS, _HOW_TO_TAG = "be a string or a list of strings", 'write "baselin
 _LIST_OF_MODULES = "be True or a list of modules"
 _HOW_TO_WARM = 'write True, or the modules to import: ["torch", "numpy"]'
 _HOW_TO_PATH = 'write "job.env" or a list of paths'
+
+
+# Names an option in errors and, with a value, in hints: as_flag or as_keyword of JOB_OPTIONS.
+OptionNames = Callable[..., str]
 
 
 class Kind(Record):
@@ -510,9 +515,8 @@ def _check_array(value: Any) -> str:
 
 
 def _parse_notify(text: str) -> tuple[Any, ...]:
-    from stoker.features.notify.rules import parse_rules
-
-    return parse_rules(text)
+    rules: tuple[Any, ...] = load(CALLS["notify_rules"])(text)
+    return rules
 
 
 def _check_notify(value: Any) -> tuple[Any, ...]:

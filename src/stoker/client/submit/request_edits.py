@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from stoker.client.submit.job_options import OptionNames
+    from stoker.client.submit.option_values import OptionNames
 
 
 def changed_request(request: Request, given: dict[str, Any], named: OptionNames) -> Request | None:
@@ -31,7 +31,7 @@ def changed_request(request: Request, given: dict[str, Any], named: OptionNames)
         changed["share"] = given["share"]
     new = request._replace(**changed)
     if any(key in given for key in _CHECKED):
-        from stoker.client.submit.job_options import check_request
+        from stoker.client.submit.parsed_options import check_request
 
         check_request(new, named)
     return None if new == request else new

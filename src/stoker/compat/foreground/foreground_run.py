@@ -229,7 +229,7 @@ class _Source:
 def _context(settings: Settings) -> Context:
     """The working directory, environment, umask and shell of the jobs."""
     if "STOKER_JOB_ID" in os.environ:  # inside a job, whose STOKER_* variables must not leak
-        from stoker.client.queue import current_context  # imports a lot, and is rarely needed
+        from stoker.client.context import current_context  # imports a lot, and is rarely needed
 
         return current_context(settings, working_directory())._replace(shell="/bin/sh")
     mask = os.umask(0o077)

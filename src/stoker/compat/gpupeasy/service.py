@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stoker.client.queue import Queue, current_context
+from stoker.client.context import current_context
+from stoker.client.queue import Queue
 from stoker.client.views import job as views
 from stoker.compat.gpupeasy import jobs
 from stoker.compat.gpupeasy.daemon import MODULE, READY

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.client.submit.job_options import OptionNames, ParsedOptions
+from stoker.client.submit.option_values import OptionNames
+from stoker.client.submit.parsed_options import ParsedOptions
 from stoker.engine.model import LOCAL, Request
 from stoker.engine.store.database import Database, open_database
 from stoker.errors import Impossible, NotFound, UsageError, about
@@ -43,6 +44,11 @@ def check_nodes(request: Request, row: BackendRow) -> None:
     if reason is not None:
         field = "nodes" if request.nodes > len(row.nodes) else "gpus"
         raise Impossible(reason, f"its nodes: stoker gpus --on {row.name}", field)
+
+
+def check_backend_request(db: Database, request: Request) -> None:
+    """Raise Impossible or NotFound for a request that its backend can never satisfy."""
+    check_nodes(request, find_backend(db, request.backend))
 
 
 def find_backend(db: Database, name: str) -> BackendRow:

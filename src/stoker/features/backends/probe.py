@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from stoker.client.live.change_feed import ChangeFeed
 from stoker.client.queue import Queue
-from stoker.client.submit.job_options import as_flag, make_spec, parse_options
+from stoker.client.submit.job_options import as_flag
+from stoker.client.submit.parsed_options import make_spec, parse_options
 from stoker.client.views.job import log_paths, result_words
 from stoker.client.views.why import why
 from stoker.engine.store import job_queries

@@ -13,20 +13,22 @@ from stoker.errors import Conflict
 from stoker.features.code import store as code_states
 from stoker.features.code import store_snapshots as snapshots
 from stoker.features.code.changed_files import changed_since, named_files
-from stoker.features.code.snapshots import Snapshots
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.features.code.code_gatherer import CodeGatherer
+    from stoker.client.queue import Queue
 
 
-def places_now(
-    db: Database, ids: list[int], code: CodeGatherer, taker: Snapshots
-) -> dict[int, NewPlace]:
-    """Where jobs run again with the code as it is now; jobs with a snapshot get a new one.
+def rerun_places(queue: Queue, ids: list[int], same_code: bool) -> dict[int, NewPlace] | None:
+    """Where jobs run again: with the code as it is now, and a new snapshot if they had one.
 
-    Call `taker.release` when the new jobs are in the database.
+    Call `queue.release_snapshots` when the new jobs are in the database. With `same_code`, they run
+    where they ran (None), or this raises Conflict.
     """
+    db, taker = queue.db, queue.snapshots
+    if same_code:
+        check_same_code(db, ids)
+        return None
     by_place: dict[OldPlace, NewPlace] = {}
     places = {}
     for job, old in reruns.places(db, ids).items():
@@ -38,7 +40,7 @@ def places_now(
                 spec = taker.take_one(spec._replace(request=reruns.request_of(db, job)))
                 context, snapshot = spec.context, spec.snapshot
             moved = None if snapshot is None else context
-            by_place[old] = NewPlace(code.of(context), moved, snapshot, taker)
+            by_place[old] = NewPlace(queue.code.of(context), moved, snapshot, taker)
         places[job] = by_place[old]
     return places
 

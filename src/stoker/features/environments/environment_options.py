@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from stoker.client.submit.job_options import OptionNames
+    from stoker.client.submit.option_values import OptionNames
     from stoker.client.views.job_types import Environment
 
 KEYS = (*EXCLUSIVE, "module", "mount")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from stoker.engine.store import job_queries
 from stoker.engine.store.database import Database
 from stoker.errors import NotFound, UsageError
@@ -13,7 +15,7 @@ MAX_BYTES = 64 << 10  # of a note
 _LINE_CHARS = 120
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from stoker.client.queue import Queue
@@ -29,6 +31,11 @@ class Targets:
 
     def __len__(self) -> int:
         return len(self.jobs) + len(self.sweeps)
+
+
+def only(target: int | str) -> Targets:
+    """A single job (by id) or sweep (by name)."""
+    return Targets([], [target]) if isinstance(target, str) else Targets([target], [])
 
 
 def check_note(text: str) -> str:
@@ -89,6 +96,43 @@ def owner(db: Database, target: int | str) -> tuple[str, int]:
 def note_of(queue: Queue, target: int | str) -> Note:
     """The note of a job (by id) or a sweep (by name). Raises NotFound."""
     return notes.note(queue.db, *owner(queue.db, target))
+
+
+def set_note(queue: Queue, target: int | str, text: str, *, is_continued: bool = False) -> Note:
+    """Replace the note of a job (by id) or a sweep (by name); see `store.py`.
+
+    Raises NotFound, and UsageError for a note that is too long or contains a NUL byte.
+    """
+    text = check_note(text)
+    kind, id = owner(queue.db, target)
+    with queue.db.transaction():
+        return notes.set_note(queue.db, kind, id, text, time.time(), is_continued=is_continued)
+
+
+def tag(queue: Queue, targets: Targets, add: Sequence[str], remove: Sequence[str]) -> int:
+    """Add tags to jobs and sweeps and remove them; returns how many of these changed.
+
+    Raises NotFound for an unknown sweep.
+    """
+    db, known = queue.db, _sweep_ids(queue.db, targets)
+    with db.transaction():
+        changed = sum(bool(notes.change_tags(db, SWEEP, sweep, add, remove)) for sweep in known)
+    return changed + notes.tag_jobs(db, targets.jobs, add, remove, time.time())
+
+
+def star(queue: Queue, targets: Targets, starred: bool = True) -> int:
+    """Add stars to jobs and sweeps, or remove them; returns how many changed.
+
+    Raises NotFound for an unknown sweep.
+    """
+    known = _sweep_ids(queue.db, targets)
+    with queue.db.transaction():
+        changed = notes.set_star(queue.db, SWEEP, known, starred)
+        return changed + notes.set_star(queue.db, JOB, targets.jobs, starred)
+
+
+def _sweep_ids(db: Database, targets: Targets) -> list[int]:
+    return [sweeps.get(db, name).id for name in targets.sweeps]
 
 
 def select_targets(queue: Queue, words: Iterable[str], names: Iterable[str] = ()) -> Targets:

@@ -26,8 +26,9 @@ class Annotated:
 
     @note.setter
     def note(self, text: str) -> None:
-        queue, target = self._target()
-        queue.set_note(target, text)
+        from stoker.features.notes.client import set_note
+
+        set_note(*self._target(), text)
 
     @property
     def starred(self) -> bool:
@@ -38,9 +39,10 @@ class Annotated:
 
     @starred.setter
     def starred(self, starred: bool) -> None:
+        from stoker.features.notes.client import only, star
+
         queue, target = self._target()
-        jobs, sweeps = ([], [target]) if isinstance(target, str) else ([target], [])
-        queue.star(jobs, bool(starred), sweeps)
+        star(queue, only(target), bool(starred))
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -57,7 +59,8 @@ class Annotated:
         >>> job.tag("baseline", "paper", remove="draft")      # doctest: +SKIP
         """
         from stoker.client.submit.option_values import check_tags
+        from stoker.features.notes.client import only
+        from stoker.features.notes.client import tag as change_tags
 
         queue, target = self._target()
-        jobs, sweeps = ([], [target]) if isinstance(target, str) else ([target], [])
-        queue.tag(jobs, check_tags(add), check_tags(remove), sweeps)
+        change_tags(queue, only(target), check_tags(add), check_tags(remove))

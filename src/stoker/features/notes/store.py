@@ -17,7 +17,7 @@ _TAGS = {JOB: "tags", SWEEP: "sweep_tags"}
 _CHUNK = 2000
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
 
 class Note(Record):
@@ -129,7 +129,9 @@ def change_tags(
     return changed
 
 
-def tag_jobs(db: Database, ids: list[int], add: list[str], remove: list[str], now: float) -> int:
+def tag_jobs(
+    db: Database, ids: list[int], add: Sequence[str], remove: Sequence[str], now: float
+) -> int:
     """Add and remove tags of jobs, with an event for each job that changed; returns how many did.
 
     Each chunk is one transaction, so that the daemon gets the write lock in between.

@@ -10,7 +10,7 @@ from stoker.client.submit.option_values import check_tags
 from stoker.engine.store import job_queries
 from stoker.errors import UsageError
 from stoker.features.notes import store as notes
-from stoker.features.notes.client import full_note_json
+from stoker.features.notes.client import Targets, full_note_json, set_note, star, tag
 from stoker.features.notes.web_models import AnnotateForm, NoteAnswer, NoteForm, TagsAnswer
 from stoker.web import models
 from stoker.web.context import web_of
@@ -36,7 +36,7 @@ async def write_sweep_note(request: Request, name: SweepName, form: NoteForm) ->
 
 async def _write(request: Request, target: int | str, form: NoteForm) -> Response:
     def work(queue: Queue) -> dict[str, object]:
-        return full_note_json(queue.set_note(target, form.text, is_continued=form.continued))
+        return full_note_json(set_note(queue, target, form.text, is_continued=form.continued))
 
     return await done(request, await web_of(request).threads.write(work))
 
@@ -52,10 +52,11 @@ async def annotate(request: Request, form: AnnotateForm) -> Response:
         if form.star is None and not add and not remove:
             raise UsageError("no change given", 'give "star", "add_tags" or "remove_tags"')
         ids = [row.id for row in job_queries.jobs(queue.db, sorted(set(form.jobs)))]
+        targets = Targets(ids, form.sweeps)
         if add or remove:
-            queue.tag(ids, add, remove, form.sweeps)
+            tag(queue, targets, add, remove)
         if form.star is not None:
-            queue.star(ids, form.star, form.sweeps)
+            star(queue, targets, form.star)
         return {"changed": len(ids) + len(set(form.sweeps))}
 
     return await done(request, await web_of(request).threads.write(work))

@@ -18,7 +18,9 @@ from __future__ import annotations
 from stoker.errors import UsageError
 from stoker.features.notify.rules import (
     DESKTOP,
+    EVENTS,
     NONE,
+    TIME_LIMIT,
     NotifyRule,
     format_rules,
     is_place_name,
@@ -113,6 +115,25 @@ def resolve(
         for where in _places(rule.where, settings):
             found[NotifyRule(rule.when, where)] = None
     return format_rules(tuple(found)) or None
+
+
+def resolve_for_submit(
+    rules: tuple[NotifyRule, ...] | None, settings: NotifySettings | None, in_foreground: bool
+) -> str | None:
+    """What `resolve` returns for a new job. A foreground run has no default notifications."""
+    if in_foreground and rules is not None:
+        return resolve(_of_foreground(rules), settings, False)
+    return resolve(rules, settings, True)
+
+
+def _of_foreground(rules: tuple[NotifyRule, ...]) -> tuple[NotifyRule, ...]:
+    """The rules for a foreground run, which notifies when it ends: `all` has no time limit."""
+    if {rule.when for rule in rules} < set(EVENTS) and any(r.when == TIME_LIMIT for r in rules):
+        raise UsageError(
+            f"`{TIME_LIMIT}` needs the daemon; a foreground run notifies when it ends",
+            "submit the job, or remove it",
+        )
+    return tuple(rule for rule in rules if rule.when != TIME_LIMIT)
 
 
 def default_places(settings: NotifySettings | None) -> tuple[str, ...]:

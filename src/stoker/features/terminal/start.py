@@ -13,8 +13,9 @@ from stoker.cli.start_notice import STARTED
 from stoker.cli.verbs.wait import code_of
 from stoker.client.live.change_feed import ChangeFeed
 from stoker.client.queue import Queue
-from stoker.client.submit.job_options import check_words, flag_values
+from stoker.client.submit.job_options import flag_values
 from stoker.client.submit.job_specs import JobSpecs
+from stoker.client.submit.parsed_options import check_words
 from stoker.client.views import job as views
 from stoker.client.views import why as wait_reasons
 from stoker.engine.model import LOCAL

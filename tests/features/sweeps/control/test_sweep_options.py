@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from stoker.client.submit.job_options import (
-    JOB_OPTIONS,
-    as_flag,
-    file_values,
-    make_spec,
-    parse_options,
-    read_options,
-)
+from stoker.client.submit.job_options import JOB_OPTIONS, as_flag, file_values
+from stoker.client.submit.parsed_options import make_spec, parse_options, read_options
 from stoker.client.submit.spec_options import options_of_spec
 from stoker.engine.job_settings import JobSettings
 from stoker.engine.model import Context, Device, JobSpec, Request

@@ -9,7 +9,7 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import notice, print_change, print_json
 from stoker.client.queue import Queue
 from stoker.errors import Conflict, UsageError
-from stoker.features.notes.client import MAX_BYTES, Targets, full_note_json, note_of
+from stoker.features.notes.client import MAX_BYTES, Targets, full_note_json, note_of, set_note
 from stoker.features.notes.targets import SWEEP, chosen, counted
 from stoker.text.command_line import Option, Parsed, Verb
 from stoker.text.commands.shell_words import quote
@@ -87,7 +87,7 @@ def _change(queue: Queue, targets: Targets, parsed: Parsed, action: str, words: 
             new = before.previous
         else:
             new = text
-        queue.set_note(name, new)
+        set_note(queue, name, new)
     done = {"clear": "removed from", "restore": "restored for"}.get(action, "written for")
     result = f"note {done} {_described(targets)}"
     return print_change(parsed, result, changed=len(names))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import print_change
+from stoker.features.notes.client import star
 from stoker.features.notes.targets import SWEEP, chosen, counted
 from stoker.text.command_line import Option, Parsed, Verb
 
@@ -26,7 +27,7 @@ def run(parsed: Parsed) -> int:
     queue = open_queue()
     targets = chosen(queue, parsed, parsed.words)
     is_added = not parsed["remove"]
-    changed = queue.star(targets.jobs, is_added, targets.sweeps)
+    changed = star(queue, targets, is_added)
     text = f"star {'added to' if is_added else 'removed from'} {counted(targets)}"
     if len(targets) and not changed:
         text = f"unchanged: {counted(targets)} {'had a' if is_added else 'had no'} star before"

@@ -6,6 +6,7 @@ from stoker.cli.open_queue import open_queue
 from stoker.cli.output import print_change
 from stoker.client.submit.option_values import parse_tags
 from stoker.errors import NotFound, UsageError
+from stoker.features.notes.client import tag
 from stoker.features.notes.targets import SWEEP, chosen, counted
 from stoker.text.command_line import Parsed, Verb
 from stoker.text.commands.shell_words import quote
@@ -29,8 +30,8 @@ VERB = Verb(
 
 def run(parsed: Parsed) -> int:
     queue = open_queue()
-    add = [tag for word in parsed.words if word[:1] == "+" for tag in parse_tags(word[1:])]
-    remove = [tag for word in parsed.words if word[:1] == "-" for tag in parse_tags(word[1:])]
+    add = [one for word in parsed.words if word[:1] == "+" for one in parse_tags(word[1:])]
+    remove = [one for word in parsed.words if word[:1] == "-" for one in parse_tags(word[1:])]
     words = [word for word in parsed.words if word[:1] not in "+-"]
     try:
         targets = chosen(queue, parsed, words)
@@ -43,7 +44,7 @@ def run(parsed: Parsed) -> int:
         raise NotFound(error.message, hint) from None
     if not add and not remove:
         raise UsageError("no tags given", "example: stoker tag 7 +baseline")
-    changed = queue.tag(targets.jobs, add, remove, targets.sweeps)
+    changed = tag(queue, targets, add, remove)
     text = f"{counted(targets)} tagged"
     if not add:
         tags = "tag" if len(remove) == 1 else "tags"
