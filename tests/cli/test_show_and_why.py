@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable
 
 from stoker import __version__
-from stoker.client.views.failure_groups import job_failures
 from stoker.client.views.job_tables import job_selection
 from stoker.engine.store.database import open_database
 from stoker.engine.supervisor.process_table import STOPPED, process_state
+from stoker.features.results.failure_groups import job_failures
 from tests.cli.helpers import as_json, refused, without_times
 from tests.helpers import Gate
 from tests.lab import Lab

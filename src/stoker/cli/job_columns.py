@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from stoker.cli.output import notice, plural, table
 from stoker.client.queue import Queue
-from stoker.client.views.job_tables import JobSelection, cell_words, job_selection
-from stoker.engine.store.job_columns import find_column
+from stoker.client.views.job import clock_words
+from stoker.client.views.job_tables import JobSelection, job_selection
+from stoker.engine.store.job_columns import BYTES, SECONDS, TIME, column, find_column
 from stoker.engine.store.job_queries import JobRow
 from stoker.engine.store.job_table import Filters, JobTable, Order
+from stoker.features.results.export import short
 from stoker.features.results.reports import store as job_metrics
 from stoker.features.results.reports.job_metrics import store_metrics
 from stoker.features.results.reports.reports import JobFiles
+from stoker.text.durations import format_duration
+from stoker.text.sizes import format_size
 
 _MANY = 1000  # finished jobs whose reports take a noticeable time to read
 
@@ -51,3 +56,16 @@ def _read_metrics(queue: Queue, selection: JobSelection, columns: tuple[str, ...
         count = plural(job_metrics.count_unread(queue.db), "finished job")
         notice(f"reading the metrics of {count}, once")
     store_metrics(queue.db, JobFiles(queue.settings.state_dir))
+
+
+def cell_words(name: str, value: object) -> str:
+    """A value for people: `1h05m`, `20 GiB`, a local time; `-` if it is missing."""
+    kind = column(name).kind
+    if isinstance(value, (int, float)):
+        if kind == SECONDS:
+            return format_duration(value)
+        if kind == BYTES:
+            return format_size(value)
+        if kind == TIME:
+            return clock_words(value, time.time())
+    return short(value)

@@ -12,7 +12,7 @@ from stoker.engine.model import AfterSelector, Context, Dependency, Device, Requ
 from stoker.engine.store.database import open_database
 from stoker.engine.store.submit import CHUNK, Receipt, Submission
 from stoker.errors import NoPermission, TryLater, Unavailable, UsageError
-from stoker.features import CALLS, load
+from stoker.features import call
 from stoker.settings import Settings, load_settings, prepare_state_dir
 from stoker.states import ACTIVE, WAITING
 
@@ -44,7 +44,7 @@ class Queue:
     def code(self) -> Any:
         """Reads the state of the code of new jobs (features/code/code_gatherer.py)."""
         if self._code is None:
-            self._code = load(CALLS["code_gatherer"])()
+            self._code = call("code_gatherer")
         return self._code
 
     # -- submit ------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ class Queue:
     def snapshots(self) -> Any:
         """Takes snapshots of the code of new jobs (features/code/snapshots.py)."""
         if self._snapshots is None:
-            self._snapshots = load(CALLS["snapshots"])(self.settings, self.files_dir)
+            self._snapshots = call("snapshots", self.settings, self.files_dir)
         return self._snapshots
 
     def ensure_daemon(self) -> bool:
@@ -80,7 +80,7 @@ class Queue:
     def files_dir(self, backend: str) -> str:
         """The folder for files of jobs on a backend; "" is this host."""
         if backend:
-            folder: str | None = load(CALLS["files_dir"])(self.db, backend)
+            folder: str | None = call("files_dir", self.db, backend)
             return folder or self.settings.state_dir
         return self.settings.state_dir
 
@@ -197,7 +197,7 @@ class Queue:
 
         self.record_restart()
         try:
-            places = load(CALLS["rerun_places"])(self, ids, same_code)
+            places = call("rerun_places", self, ids, same_code)
             new = changes.rerun(self.db, ids, time.time(), held, places, token)
         finally:
             self.release_snapshots()
@@ -245,7 +245,7 @@ class Queue:
             from stoker.client.submit.job_options import as_flag
 
             if request.backend:
-                load(CALLS["check_backend_request"])(self.db, request)
+                call("check_backend_request", self.db, request)
             else:
                 from stoker.client.submit.host_requests import check_host_possible, check_possible
 

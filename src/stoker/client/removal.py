@@ -12,12 +12,7 @@ from collections.abc import Callable
 from stoker.engine.store import changes, function_folders, job_queries
 from stoker.engine.store.database import Database
 from stoker.engine.supervisor.logs import is_metrics, job_files, remove_files, size_of
-from stoker.features.backends import store as backends
-from stoker.features.backends import store_allocations as allocations
-from stoker.features.code import store as code_states
-from stoker.features.code.check_files import remove_checks
-from stoker.features.code.snapshots import remove_unused as remove_unused_snapshots
-from stoker.features.results.reports.reports import JobFiles, save_before_removal
+from stoker.features import BEFORE_REMOVAL, REMOVED_FILES, REMOVED_RECORDS, call, load
 from stoker.record import Record
 from stoker.states import FINAL
 from stoker.text.plurals import plural
@@ -43,8 +38,7 @@ class Plan(Record):
 
 def removal_plan(db: Database, ids: list[int]) -> Plan:
     """Return what the removal of these finished jobs would delete."""
-    places = [db.folder, *backends.folders(db)]
-    files = [path for place in places for path in job_files(place, ids)]
+    files = [path for place in _folders(db) for path in job_files(place, ids)]
     reported = {int(os.path.basename(p).partition(".")[0]) for p in files if is_metrics(p)}
     return Plan(
         jobs=len(ids),
@@ -65,24 +59,29 @@ class Removal:
 
     def remove(self, ids: list[int]) -> None:
         """Remove these jobs, except those that have not finished."""
-        save_before_removal(self._db, JobFiles(self._db.folder), ids)
-        places = [self._db.folder, *backends.folders(self._db)]
-        folders = function_folders.folders_of(self._db, ids, places)
+        for row in BEFORE_REMOVAL.values():
+            load(row)(self._db, ids)
+        folders = function_folders.folders_of(self._db, ids, _folders(self._db))
         try:
             for start in range(0, len(ids), _BATCH):
                 self._remove_batch(ids[start : start + _BATCH])
         finally:
             function_folders.drop(self._db, folders, self.jobs)
         with self._db.transaction():
-            allocations.remove_unused(self._db)
-            code_states.remove_unused(self._db)
-        remove_checks(self._db.folder, code_states.known(self._db))
-        self.kept += remove_unused_snapshots(self._db, places)
+            for row in REMOVED_RECORDS.values():
+                load(row)(self._db)
+        for row in REMOVED_FILES.values():
+            self.kept += load(row)(self._db, _folders(self._db))
 
     def _remove_batch(self, ids: list[int]) -> None:
         final = job_queries.in_states(self._db, ids, FINAL)
-        for folder in (self._db.folder, *backends.folders(self._db)):
+        for folder in _folders(self._db):
             self.log_bytes += remove_files(folder, final)
         self.jobs += changes.remove(self._db, final)
         if self._on_progress is not None:
             self._on_progress(len(self.jobs))
+
+
+def _folders(db: Database) -> list[str]:
+    """The folders with files of jobs."""
+    return [db.folder, *(call("backend_folders", db) or ())]

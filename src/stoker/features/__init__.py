@@ -5,8 +5,6 @@ A folder has what its feature adds to every layer: `store.py` (SQL), commands in
 it, and imports nothing.
 """
 
-import sys
-
 from __future__ import annotations
 
 import sys
@@ -29,60 +27,86 @@ COMMANDS = {
 }  # by feature; the commands of the engine are in cli/verbs/
 
 DAEMON_HELPERS = {
-    "sweeps": "stoker.features.sweeps.control.driver_process:SweepDriverProcess",
-    "backends": "stoker.features.backends.driver_processes:BackendDriverProcesses",
-    "history": "stoker.features.history.recorder_process:UsageRecorderProcess",
-    "results": "stoker.features.results.reports.reader_process:ReportReaderProcess",
-    "notify": "stoker.features.notify.notifier_process:NotifierProcess",
+    "sweeps": "sweeps.control.driver_process:SweepDriverProcess",
+    "backends": "backends.driver_processes:BackendDriverProcesses",
+    "history": "history.recorder_process:UsageRecorderProcess",
+    "results": "results.reports.reader_process:ReportReaderProcess",
+    "notify": "notify.notifier_process:NotifierProcess",
 }  # by feature: a DaemonHelper (engine/daemon/helper_process.py), in the order of their calls
 
 TRIAL_ENDS = {
-    "sweeps": "stoker.features.sweeps.store",
+    "sweeps": "sweeps.store",
 }  # by feature: `judge` and `trial_ended`, called in the transaction that records the end
 
 ORDER_HOOKS = {
-    "code": "stoker.features.code.code_checks:CodeChecks",
+    "code": "code.code_checks:CodeChecks",
 }  # by feature: an OrderHook (engine/daemon/interfaces.py)
+
 # How jobs share a GPU, by share mode: a ShareServers (engine/daemon/gpus/share_servers.py), and
 # what `gpus` shows of it (client/views/gpus.py).
-SHARE_SERVERS = {"mps": "stoker.features.mps.mps_servers:MpsServers"}
-SHARE_VIEWS = {"mps": "stoker.features.mps.mps_view:load_mps_view"}
+SHARE_SERVERS = {"mps": "mps.mps_servers:MpsServers"}
+SHARE_VIEWS = {"mps": "mps.mps_view:load_mps_view"}
 
 
-def load(row: str):  # type: ignore[no-untyped-def]
-    """Import and return what a row names: a module, or `module:name`."""
-    module, _, name = row.partition(":")
-    __import__(module)  # importing importlib takes longer than most modules
-    return getattr(sys.modules[module], name) if name else sys.modules[module]
 START_HOOKS = {
-    "activate": "stoker.features.environments.activate:activate",
-    "activation_paths": "stoker.features.environments.activate:activation_paths",
-    "container": "stoker.features.environments.running_container:container_of",
-    "remove_containers": "stoker.features.environments.container_engines:remove_all",
-    "code_difference": "stoker.features.code.check_files:difference",
-    "limit_place": "stoker.features.memory_limits.limit_cgroups:prepare",
-    "limit": "stoker.features.memory_limits.limit_cgroups:limit",
-    "limit_cause": "stoker.features.memory_limits.limit_cgroups:with_cause",
-    "warm": "stoker.features.warm.warm_starts:WarmStarts",
+    "activate": "environments.activate:activate",
+    "activation_paths": "environments.activate:activation_paths",
+    "container": "environments.running_container:container_of",
+    "remove_containers": "environments.container_engines:remove_all",
+    "code_difference": "code.check_files:difference",
+    "limit_place": "memory_limits.limit_cgroups:prepare",
+    "limit": "memory_limits.limit_cgroups:limit",
+    "limit_cause": "memory_limits.limit_cgroups:with_cause",
+    "warm": "warm.warm_starts:WarmStarts",
 }  # what the parent of jobs calls at their start and end (engine/supervisor/start_hooks.py)
+
+# Fields of a job in JSON, from the database and the row of the job.
+JOB_FIELDS = {
+    "code": "code.views:code_json",
+    "note": "notes.client:note_in_full",
+    "note_line": "notes.client:note_line",
+    "sweep": "sweeps.store:sweep_and_trial",
+}
+
+# What happens when jobs are removed: before it, to records (in a transaction), and to files.
+BEFORE_REMOVAL = {"results": "results.reports.reports:save_before_removal"}
+REMOVED_RECORDS = {
+    "backends": "backends.store_allocations:remove_unused",
+    "code": "code.store:remove_unused",
+}
+REMOVED_FILES = {"code": "code.snapshots:remove_unused_files"}
+
 # What the client calls of one feature, by what it is for.
 CALLS = {
     "activation": "environments.environment_options:make_activation",
+    "backend_folders": "backends.store:folders",
     "backend_request": "backends.backend_requests:complete_for_backend",
+    "backends_json": "backends.views:backends_json",
     "check_backend_request": "backends.backend_requests:check_backend_request",
     "code_gatherer": "code.code_gatherer:CodeGatherer",
     "environment": "environments.environment_options:environment_values",
     "files_dir": "backends.store:files_dir",
+    "machines": "code.views:machines_json",
     "notify": "notify.notify_settings:resolve_for_submit",
     "notify_rules": "notify.rules:parse_rules",
     "rerun_places": "code.rerun_code:rerun_places",
+    "running_use": "history.job_usage:running_use",
+    "short_on_backend": "backends.backend_reasons:short_on_backend",
     "snapshots": "code.snapshots:Snapshots",
+    "sweep_by_name": "sweeps.store:by_name",
+    "sweep_metric": "sweeps.store:metric_name",
+    "why_on_backend": "backends.backend_reasons:why_on_backend",
 }
 
 
 def load(row: str) -> Any:
-    """Import and return what a row names: `notify.rules:parse_rules`."""
-    module, _, name = row.partition(":")
-    module = f"stoker.features.{module}"
+    """Import and return what a row names: a module, or `module:name` in it."""
+    path, _, name = row.partition(":")
+    module = f"stoker.features.{path}"
     __import__(module)  # importing importlib takes longer than most modules
-    return getattr(sys.modules[module], name)
+    return getattr(sys.modules[module], name) if name else sys.modules[module]
+
+
+def call(name: str, *args: object) -> Any:
+    """Call the row of CALLS; None if its feature was taken out."""
+    return load(CALLS[name])(*args) if name in CALLS else None

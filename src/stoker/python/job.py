@@ -85,7 +85,7 @@ class Job(Annotated, Generic[T_co]):
     @property
     def output_dir(self) -> Path:
         """Its $STOKER_OUTPUT_DIR; it may not exist."""
-        from stoker.features.artifacts.artifacts import output_folder
+        from stoker.client.views.job import output_folder
 
         return Path(output_folder(self._settings, self._row()))
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 from stoker.client.queue import Queue
 from stoker.client.throttled_cache import ThrottledCache
 from stoker.client.views import job as views
-from stoker.client.views.failure_groups import job_failures
-from stoker.client.views.job_tables import JobSelection, exported, job_selection
-from stoker.client.views.table_columns import TableColumn, complete_job_filter, job_table_columns
+from stoker.client.views.job_tables import JobSelection, job_selection
 from stoker.engine.store import job_queries
 from stoker.engine.store.job_columns import find_column, is_column
 from stoker.features.results import export
+from stoker.features.results.failure_groups import job_failures
+from stoker.features.results.job_export import exported
 from stoker.features.results.reports.job_metrics import store_metrics
 from stoker.features.results.reports.metric_cache import Reports
+from stoker.features.results.table_columns import (
+    TableColumn,
+    complete_job_filter,
+    job_table_columns,
+)
 from stoker.text.filters.filter_completion import Completion
 from stoker.text.finite_values import finite
 from stoker.web.job_view import JobsQuery

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoker.client.views.job_tables import exported, job_selection
+from stoker.client.views.job_tables import job_selection
 from stoker.engine.store import changes
 from stoker.engine.store.database import Database, open_database
 from stoker.engine.store.job_table import Filters
 from stoker.errors import UsageError
 from stoker.features.notes import store as notes
+from stoker.features.results.job_export import exported
 from stoker.features.results.reports import store as job_metrics
 from stoker.text.filters.expressions import Expression, InvalidExpression
 from stoker.text.filters.filter_text import FilterText

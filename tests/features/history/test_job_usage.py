@@ -10,13 +10,13 @@ import pytest
 
 from stoker.boot import boot_id
 from stoker.client.queue import Queue
-from stoker.client.views.job_usage import running_use
 from stoker.client.views.running_jobs import RunView, run_view
 from stoker.client.views.why import why
 from stoker.engine.model import Context, JobSpec, Request
 from stoker.engine.store import attempts, job_queries, ready_jobs
 from stoker.engine.store.submit import Submission
 from stoker.engine.supervisor.logs import job_folder, progress_path
+from stoker.features.history.job_usage import running_use
 from stoker.features.history.store_usage import TraceWriter, TrackRow
 from stoker.settings import Settings
 

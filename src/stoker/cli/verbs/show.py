@@ -178,9 +178,9 @@ def _files(queue: Queue, row: JobRow) -> str:
     """What the job left in its output folder; "" if there is nothing."""
     import os
 
-    from stoker.features.artifacts.artifacts import artifact_words, list_artifacts, output_folder
+    from stoker.features.artifacts.artifacts import artifact_words, list_artifacts
 
-    folder = output_folder(queue.settings, row)
+    folder = views.output_folder(queue.settings, row)
     if not os.path.isdir(folder):
         return ""
     words = artifact_words(list_artifacts(queue.settings, row))
@@ -268,7 +268,7 @@ def _running_use(queue: Queue, row: JobRow) -> list[tuple[str, str]]:
     """What a running job uses of its GPU memory, and a line for each warning."""
     if row.state not in STARTED:
         return []
-    from stoker.client.views.job_usage import running_use
+    from stoker.features.history.job_usage import running_use
 
     use = running_use(queue.settings, row)
     if use is None:

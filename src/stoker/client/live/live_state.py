@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Protocol
 
 from stoker.client.queue import Queue
 from stoker.client.throttled_cache import ThrottledCache
@@ -20,10 +21,9 @@ from stoker.client.views.running_jobs import RunView, run_views
 from stoker.client.views.why import queue_order
 from stoker.engine.devices.discovery import has_driver
 from stoker.engine.store import history, job_queries
+from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
-from stoker.features.backends import store as backends
-from stoker.features.backends.views import backend_json
-from stoker.features.sweeps.sweeps_view import SweepCache
+from stoker.features import call
 from stoker.record import Record
 from stoker.states import STARTED
 
@@ -66,10 +66,18 @@ class LiveState(Record):
         return self.jobs[id] if wait is None else {**self.jobs[id], **wait_json(wait, self.at)}
 
 
+class Sweeps(Protocol):
+    """The newest sweeps (features/sweeps/sweeps_view.py), which the reader of the state gets."""
+
+    def newest(self, db: Database) -> list[dict[str, object]]: ...
+
+    def seconds_until_fresh(self) -> float: ...
+
+
 class LiveStateReader:
     """Reads page states, and caches the parts that are expensive to read."""
 
-    def __init__(self, sweeps: SweepCache) -> None:
+    def __init__(self, sweeps: Sweeps) -> None:
         self._sweeps = sweeps
         self._has_driver = has_driver()
         # How often to read without a change in the database: times and GPU readings change too.
@@ -106,7 +114,7 @@ class LiveStateReader:
             jobs = {row.id: views.job_json(db, queue.settings, row) for row in rows}
             reasons, reserved = self._reasons(queue, waiting, ready, gpus)
             host = load_host_view(db, queue.settings).as_json()
-            known_backends = [backend_json(row) for row in backends.backends(db)]
+            known_backends = call("backends_json", db) or []
         daemon = views.daemon_facts(db, queue.settings)
         return LiveState(
             at=time.time(),

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from stoker.engine.model import AfterSelector, Dependency
 from stoker.errors import Error, Invalid, UsageError
-from stoker.features import CALLS, load
+from stoker.features import call
 from stoker.record import Record
 from stoker.text.command_line import count, whole_number
 from stoker.text.counter_names import is_counter_name
@@ -515,7 +515,7 @@ def _check_array(value: Any) -> str:
 
 
 def _parse_notify(text: str) -> tuple[Any, ...]:
-    rules: tuple[Any, ...] = load(CALLS["notify_rules"])(text)
+    rules: tuple[Any, ...] = call("notify_rules", text)
     return rules
 
 

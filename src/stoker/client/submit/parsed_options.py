@@ -29,7 +29,7 @@ from stoker.engine.model import (
 )
 from stoker.engine.snapshot_context import NEW_SNAPSHOT, SNAPSHOT_DIR, SNAPSHOT_IN_GIT
 from stoker.errors import Impossible, Unavailable, UsageError, about, name_option
-from stoker.features import CALLS, load
+from stoker.features import call
 from stoker.record import Record
 from stoker.settings import Settings, load_settings
 from stoker.text.commands.shell_words import MAX_ARGUMENT_BYTES
@@ -141,7 +141,7 @@ def parse_options(values: Mapping[str, Any], named: OptionNames) -> ParsedOption
         stderr=get("stderr"),
         notify=get("notify"),
         named=named,
-        environment=load(CALLS["environment"])(values, named),
+        environment=call("environment", values, named) or {},
     )
 
 
@@ -159,7 +159,7 @@ def make_spec(
     """
     backend = options.request.backend or ("" if in_foreground else settings.backend or "")
     if backend not in ("", LOCAL):
-        request = load(CALLS["backend_request"])(options, settings, backend)
+        request = call("backend_request", options, settings, backend)
     else:
         request = _complete(options, settings, devices, in_foreground)
         is_masked = request.ids != options.request.ids
@@ -186,9 +186,10 @@ def make_spec(
     names = [name for name, _ in options.env]
     own = fields["settings"]._replace(
         notify=_notify(options, settings, in_foreground),
-        activation=load(CALLS["activation"])(
-            options.environment, names, context, settings, request, options.named
-        ),
+        activation=call(
+            "activation", options.environment, names, context, settings, request, options.named
+        )
+        or (),
     )
     return JobSpec(
         argv=(),
@@ -209,7 +210,7 @@ def _notify(options: ParsedOptions, settings: Settings, in_foreground: bool) -> 
     if options.notify is None and (settings.notify is None or in_foreground):
         return None
     try:
-        text: str | None = load(CALLS["notify"])(options.notify, settings.notify, in_foreground)
+        text: str | None = call("notify", options.notify, settings.notify, in_foreground)
         return text
     except UsageError as error:
         raise name_option(options.named("notify"), error, "notify") from None

@@ -1,4 +1,4 @@
-"""The options of a job specification: the inverse of `make_spec` in parsed_options.py, for clones."""
+"""The options of a job specification: the inverse of `make_spec`, for clones."""
 
 from __future__ import annotations
 

@@ -14,15 +14,13 @@ from stoker.engine.store.database import Database
 from stoker.engine.store.device_settings import load_devices
 from stoker.engine.store.interrupted_jobs import REBOOTED
 from stoker.engine.store.job_queries import JobRow
-from stoker.engine.supervisor.logs import log_path
+from stoker.engine.supervisor.logs import job_folder, log_path
 from stoker.engine.supervisor.process_table import STOPPED, process_state
 from stoker.errors import NotFound
-from stoker.features.environments.environment_options import environment_json
-from stoker.features.notes.client import full_note_json, job_note_json
-from stoker.features.sweeps import store as sweeps
+from stoker.features import JOB_FIELDS, call, load
 from stoker.settings import Settings
 from stoker.states import ACTIVE, FINAL, WAITING, is_satisfied
-from stoker.text.activation import shown_activation
+from stoker.text.activation import parse_activation, shown_activation
 from stoker.text.commands.shell_words import display
 from stoker.text.durations import format_duration
 
@@ -104,8 +102,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job as JSON. The field names are part of the JSON schema (text/json_schema.py)."""
     out, err = log_paths(settings, row)
     uuids = {device.number: device.uuid for device in load_devices(db)}
-    trial = (sweeps.of_job(db, row.id) if row.sweep is not None else None) or (None, None)
-    job: job_types.Job = {
+    job: job_types.EngineJob = {
         "id": row.id,
         "name": row.name,
         "state": row.state,
@@ -134,7 +131,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "devices": [{"index": i, "uuid": uuids.get(i, "")} for i in devices_of(row)],
         "priority": row.priority,
         "tags": job_queries.tags(db, row.id),
-        **job_note_json(db, row.id),
+        **_added("note_line", db, row),
         "group": row.group,
         "after": [
             {"job": n, "condition": c, "met": m} for n, c, m in job_queries.dependencies(db, row.id)
@@ -163,8 +160,7 @@ def job_json(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
         "array_index": row.array_index,
         "rerun_of": row.rerun_of,
         "dedupe": row.dedupe,
-        "sweep": trial[0],
-        "trial": trial[1],
+        **_added("sweep", db, row),
     }
     return {**job}
 
@@ -217,6 +213,19 @@ def settings_json(settings: JobSettings) -> job_types.Settings:
     values["notify"] = settings.notify.split(",") if settings.notify else []
     shown: job_types.Settings = values | environment_json(settings.activation)
     return shown
+
+
+def environment_json(words: tuple[str, ...]) -> job_types.Environment:
+    """The environment of a job, for JSON; the keys are those of the options."""
+    activation = parse_activation(words)
+    return {
+        "conda": activation.conda or None,
+        "venv": activation.venv or None,
+        "uv": activation.uv,
+        "module": list(activation.modules),
+        "container": activation.container or None,
+        "mount": list(activation.mounts),
+    }
 
 
 def settings_rows(settings: JobSettings) -> list[tuple[str, str]]:
@@ -277,11 +286,7 @@ def host_words(row: JobRow) -> str:
 
 def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]:
     """A job as JSON, with its folders, code, attempts and events."""
-    from stoker.features.artifacts.artifacts import checkpoint_folder, output_folder
-    from stoker.features.code.views import code_json, machines_json
-    from stoker.features.notes import store as notes
-
-    machines = machines_json(db, row.id)
+    machines = call("machines", db, row.id) or {}
     attempts: list[job_types.Attempt] = [
         {
             "number": a.number,
@@ -302,20 +307,33 @@ def job_in_full(db: Database, settings: Settings, row: JobRow) -> dict[str, Any]
         {"at": iso(at), "kind": kind, "data": data}
         for at, kind, data in job_queries.events(db, row.id)
     ]
-    code = code_json(db, row.id)
-    note = full_note_json(notes.note(db, notes.JOB, row.id))
     folders = {
         "output_dir": output_folder(settings, row),
         "checkpoint_dir": checkpoint_folder(settings, row),
     }
     return {
         **job_json(db, settings, row),
-        **note,
+        **_added("note", db, row),
         **folders,
-        "code": code,
+        **_added("code", db, row),
         "history": attempts,
         "events": events,
     }
+
+
+def _added(name: str, db: Database, row: JobRow) -> Any:
+    """Fields that a feature adds to the JSON of a job; none if it was taken out."""
+    return load(JOB_FIELDS[name])(db, row) if name in JOB_FIELDS else {}
+
+
+def output_folder(settings: Settings, row: JobRow) -> str:
+    """$STOKER_OUTPUT_DIR of a job; it may not exist."""
+    return row.output_dir or job_folder(row.files_dir or settings.state_dir, row.id)
+
+
+def checkpoint_folder(settings: Settings, row: JobRow) -> str:
+    """$STOKER_CHECKPOINT_DIR of a job; it may not exist."""
+    return os.path.join(output_folder(settings, row), "checkpoints")
 
 
 def iso(at: float | None) -> str | None:

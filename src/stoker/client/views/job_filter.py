@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from stoker.client.queue import Queue
 from stoker.errors import NotFound
+from stoker.features import call
 
 _MAX_FOUND = 10_000  # jobs whose command contains a text
 _MAX_SEARCHED = 20_000  # the newest jobs
@@ -16,14 +17,12 @@ def select_or_sweep(queue: Queue, words: Iterable[str]) -> list[int]:
 
     Raises NotFound if a word selects no job.
     """
-    from stoker.features.sweeps.store import by_name
-
     ids: set[int] = set()
     for word in words:
         try:
             ids.update(queue.select([word]))
         except NotFound:
-            if by_name(queue.db, word) is None:
+            if call("sweep_by_name", queue.db, word) is None:
                 raise
             ids.update(queue.select([f"sweep:{word}"]))
     return sorted(ids)

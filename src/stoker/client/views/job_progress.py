@@ -24,7 +24,7 @@ from stoker.engine.supervisor.logs import (
     read_progress,
 )
 from stoker.engine.supervisor.regular_files import open_for_reading
-from stoker.features.sweeps import store as sweeps
+from stoker.features import call
 from stoker.record import Record
 from stoker.settings import Settings
 from stoker.states import ACTIVE
@@ -242,9 +242,8 @@ def _end(path: str) -> bytes:
 
 def _sweep_metric(db: Database, row: JobRow) -> str | None:
     """The metric of the job's sweep; None if it has none."""
-    if row.sweep is None:
-        return None
-    return sweeps.metric_name(db, row.sweep)
+    metric: str | None = None if row.sweep is None else call("sweep_metric", db, row.sweep)
+    return metric
 
 
 def _newest_metric(reports: list[Report], wanted: str | None) -> tuple[str | None, object]:

@@ -5,25 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from stoker.client.views.job import clock_words, ended_words, iso
+from stoker.client.views.job import ended_words
 from stoker.client.views.past_times import parse_past_time
 from stoker.engine.store import job_columns
 from stoker.engine.store.database import Database
-from stoker.engine.store.job_columns import BYTES, SECONDS, TIME, Condition, column, find_column
+from stoker.engine.store.job_columns import Condition, column, find_column
 from stoker.engine.store.job_filter_sql import compile_filter
 from stoker.engine.store.job_table import Filters, Functions, JobTable
-from stoker.errors import UsageError
-from stoker.features.results.export import short
-from stoker.features.results.table import Table, directions
 from stoker.record import Record
 from stoker.text.byte_text import unpack_words
 from stoker.text.commands.shell_words import display
-from stoker.text.durations import format_duration
 from stoker.text.filters.filter_text import FilterText
-from stoker.text.sizes import format_size
+from stoker.text.filters.sort_order import directions
 
 DEFAULT_ORDER = "-id"
-MAX_EXPORTED = 200_000
 
 
 def _command(argv: bytes, shell: int) -> str:
@@ -91,39 +86,3 @@ def job_selection(
         if text.strip()
     ]
     return JobSelection(filters or Filters(), conditions, job_order(sort), now)
-
-
-def exported(db: Database, selection: JobSelection, columns: list[str]) -> Table:
-    """The matching jobs as a table, in order. Raises UsageError if there are too many."""
-    names = [find_column(name) for name in columns]
-    lines = selection.table(db).values(names, selection.order.columns, MAX_EXPORTED + 1)
-    if len(lines) > MAX_EXPORTED:
-        raise UsageError(
-            f"more than {MAX_EXPORTED:,} jobs match, which is the limit of an export",
-            "filter by time, for example: submitted > '7d ago'",
-        )
-    times = [place for place, name in enumerate(names) if column(name).kind == TIME]
-    if times:
-        lines = [_with_times(line, times) for line in lines]
-    return Table(tuple(names), lines)
-
-
-def _with_times(line: tuple[object, ...], places: list[int]) -> tuple[object, ...]:
-    cells = list(line)
-    for place in places:
-        value = cells[place]
-        cells[place] = iso(value) if isinstance(value, (int, float)) else None
-    return tuple(cells)
-
-
-def cell_words(name: str, value: object) -> str:
-    """A value for people: `1h05m`, `20 GiB`, a local time; `-` if it is missing."""
-    kind = column(name).kind
-    if isinstance(value, (int, float)):
-        if kind == SECONDS:
-            return format_duration(value)
-        if kind == BYTES:
-            return format_size(value)
-        if kind == TIME:
-            return clock_words(value, time.time())
-    return short(value)

@@ -26,6 +26,11 @@ class ShortNote(TypedDict):
     note_line: Annotated[str | None, "first line of its note, at most 120 characters"]
 
 
+class InSweep(TypedDict):
+    sweep: str | None
+    trial: int | None
+
+
 class Environment(TypedDict):
     conda: Annotated[str | None, "prefix of its conda environment"]
     venv: str | None
@@ -61,8 +66,8 @@ class Requested(TypedDict):
     preemptible: bool
 
 
-class Job(ShortNote, Requested, Settings):
-    """As in `stoker ls --json`."""
+class EngineJob(Requested, Settings):
+    """Without the fields that features add."""
 
     id: int
     name: str | None
@@ -116,8 +121,10 @@ class Job(ShortNote, Requested, Settings):
     array_index: int | None
     rerun_of: int | None
     dedupe: str | None
-    sweep: str | None
-    trial: int | None
+
+
+class Job(ShortNote, InSweep, EngineJob):
+    """As in `stoker ls --json`."""
 
 
 class Code(TypedDict):

@@ -13,6 +13,7 @@ from stoker.engine.daemon.status import why_not_running
 from stoker.engine.policy.short_reasons import SEPARATOR
 from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
+from stoker.features import call
 from stoker.record import Record
 
 
@@ -72,7 +73,5 @@ def short_unready(db: Database, row: JobRow, now: float) -> str:
         return "held"
     words = views.waiting_words(db, row, now)
     if not words and row.request.backend:
-        from stoker.features.backends.backend_reasons import short_on_backend
-
-        words = short_on_backend(db, row)
+        words = call("short_on_backend", db, row) or ""
     return words

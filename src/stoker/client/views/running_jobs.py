@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterable
 
 from stoker.client.views.job_progress import job_progress
-from stoker.client.views.job_usage import running_use
 from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
+from stoker.features import call
 from stoker.record import Record
 from stoker.settings import Settings
 from stoker.states import STARTED
@@ -73,7 +73,7 @@ def run_view(
         return None
     now = time.time()
     progress = job_progress(db, settings, row, now)
-    use = running_use(settings, row, now) if has_usage else None
+    use = call("running_use", settings, row, now) if has_usage else None
     view = RunView()
     if progress is not None:
         left, fraction = progress.remaining, progress.fraction

@@ -21,7 +21,6 @@ from stoker.client.views.job import (
     state_words,
 )
 from stoker.client.views.job_progress import reported_ends
-from stoker.client.views.job_usage import running_use
 from stoker.engine.daemon import status
 from stoker.engine.daemon.gpus.process_owners import user_name
 from stoker.engine.daemon.queue_snapshot import load_snapshot
@@ -48,6 +47,7 @@ from stoker.engine.store import job_queries, meta
 from stoker.engine.store.database import Database
 from stoker.engine.store.interrupted_jobs import REBOOTED
 from stoker.engine.store.job_queries import JobRow
+from stoker.features import call
 from stoker.record import Record
 from stoker.settings import Settings, cpu_slots
 from stoker.states import ACTIVE, FINAL
@@ -325,7 +325,7 @@ def _other_reasons(db: Database, settings: Settings, row: JobRow) -> list[str] |
         devices = ", ".join(map(str, row.devices))
         state = f"it is {row.state}" + (f" on GPU {devices}" if devices else "")
         words = process_words(db, row)
-        use = running_use(settings, row)
+        use = call("running_use", settings, row)
         asked = [f"it is {words}" if is_asked(row) else words] if words else []
         return [state, *asked, *(() if use is None else use.warnings)]
     if row.state in FINAL:
@@ -353,9 +353,7 @@ def _other_reasons(db: Database, settings: Settings, row: JobRow) -> list[str] |
 
 
 def _why_on_backend(db: Database, row: JobRow) -> list[str]:
-    from stoker.features.backends.backend_reasons import why_on_backend
-
-    return why_on_backend(db, row)
+    return call("why_on_backend", db, row) or []
 
 
 def host_problems(db: Database, settings: Settings) -> list[str]:

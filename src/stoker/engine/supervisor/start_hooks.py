@@ -6,7 +6,7 @@ out is missing: then an order that cannot do without it fails, any other starts 
 
 from __future__ import annotations
 
-from stoker.features import START_HOOKS
+from stoker.features import START_HOOKS, load
 from stoker.text.activation import is_in_container
 
 TYPE_CHECKING = False
@@ -49,11 +49,7 @@ if TYPE_CHECKING:
 
 def find_hook(name: str) -> Callable[..., Any] | None:
     """The function or class of a row; None if its feature was taken out."""
-    if name not in START_HOOKS:
-        return None
-    module, _, attribute = START_HOOKS[name].partition(":")
-    hook: Callable[..., Any] = getattr(__import__(module, fromlist=(attribute,)), attribute)
-    return hook
+    return load(START_HOOKS[name]) if name in START_HOOKS else None
 
 
 def container_of(words: tuple[str, ...], env: Environment, tag: int) -> Container | None:

@@ -11,8 +11,8 @@ import os
 from collections import Counter
 from urllib.parse import quote, unquote_to_bytes
 
+from stoker.client.views.job import output_folder
 from stoker.engine.store.job_queries import JobRow
-from stoker.engine.supervisor.logs import job_folder
 from stoker.errors import NotFound
 from stoker.features.artifacts.file_kinds import IMAGE, kind_by_name
 from stoker.features.artifacts.file_series import Series, file_series
@@ -33,16 +33,6 @@ class Artifacts(Record):
     series: tuple[Series, ...]  # of images
     is_cut: bool  # there are more files than are listed
     skipped: int  # links, FIFOs, sockets and devices
-
-
-def output_folder(settings: Settings, row: JobRow) -> str:
-    """$STOKER_OUTPUT_DIR of a job; it may not exist."""
-    return row.output_dir or job_folder(row.files_dir or settings.state_dir, row.id)
-
-
-def checkpoint_folder(settings: Settings, row: JobRow) -> str:
-    """$STOKER_CHECKPOINT_DIR of a job; it may not exist."""
-    return os.path.join(output_folder(settings, row), "checkpoints")
 
 
 def list_artifacts(settings: Settings, row: JobRow) -> Artifacts:

@@ -6,9 +6,9 @@ import os
 import shutil
 
 from stoker.client.queue import Queue
+from stoker.client.views.job import checkpoint_folder
 from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.features.artifacts.artifacts import checkpoint_folder
 
 
 def check_checkpoints(queue: Queue, ids: list[int]) -> None:

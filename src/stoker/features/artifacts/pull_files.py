@@ -16,10 +16,10 @@ from collections.abc import Iterable, Iterator
 
 from stoker.client.queue import Queue
 from stoker.client.views import job as views
+from stoker.client.views.job import output_folder
 from stoker.engine.store import job_queries
 from stoker.engine.store.job_queries import JobRow
 from stoker.engine.supervisor.logs import job_folder, log_path, metrics_path
-from stoker.features.artifacts.artifacts import output_folder
 from stoker.record import Record
 
 

@@ -8,6 +8,8 @@ from stoker.client.views.job import iso
 from stoker.engine.model import Request
 from stoker.engine.policy.explain import needs
 from stoker.engine.policy.host_words import declared_words
+from stoker.engine.store.database import Database
+from stoker.features.backends import store as backends
 from stoker.features.backends.nodes import UP, Node
 from stoker.features.backends.store import BackendRow
 from stoker.text.plurals import plural
@@ -36,6 +38,11 @@ def request_words(request: Request) -> str:
         return words
     nodes = f"each of {request.nodes} nodes of " if request.nodes > 1 else ""
     return f"{words} on {nodes}{request.backend}"
+
+
+def backends_json(db: Database) -> list[dict[str, Any]]:
+    """All backends as JSON."""
+    return [backend_json(row) for row in backends.backends(db)]
 
 
 def backend_json(row: BackendRow) -> dict[str, Any]:

@@ -135,14 +135,17 @@ def check_size(root: str, content: WorkTree, limit: int) -> None:
     )
 
 
-def remove_unused(db: Database, folders: list[str]) -> list[str]:
-    """Remove the snapshots that no job needs from these folders.
+def remove_unused_files(db: Database, folders: list[str]) -> list[str]:
+    """Remove what no job needs of these folders: snapshots, and the files of states of code.
 
     Returns the folders with files that jobs created in removed snapshots.
     """
+    from stoker.features.code import store as code_states
     from stoker.features.code import store_snapshots as snapshots
+    from stoker.features.code.check_files import remove_checks
     from stoker.features.code.snapshot_store import SnapshotStore
 
+    remove_checks(db.folder, code_states.known(db))
     kept: list[str] = []
     stores = [SnapshotStore(folder) for folder in dict.fromkeys(folders)]
     if not any(store.exists for store in stores):

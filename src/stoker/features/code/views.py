@@ -12,6 +12,7 @@ from stoker.text.sizes import format_size
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.client.views import job_types
+    from stoker.engine.store.job_queries import JobRow
 
 _SHOWN_HASH = 12
 
@@ -31,12 +32,12 @@ def code_words(code: StoredCode) -> str:
     return words
 
 
-def code_json(db: Database, job: int) -> job_types.Code | None:
-    """The code of a job at submit as JSON; None if its folder was in no git repository."""
-    code = code_states.of_job(db, job)
+def code_json(db: Database, row: JobRow) -> dict[str, job_types.Code | None]:
+    """The code of a job at submit as JSON; null if its folder was in no git repository."""
+    code = code_states.of_job(db, row.id)
     if code is None:
-        return None
-    return {
+        return {"code": None}
+    found: job_types.Code = {
         "root": code.root,
         "commit": code.commit,
         "branch": code.branch,
@@ -45,6 +46,7 @@ def code_json(db: Database, job: int) -> job_types.Code | None:
         "problem": code.problem,
         "summary": code_words(code),
     }
+    return {"code": found}
 
 
 def diff_of_job(db: Database, job: int) -> tuple[bytes, str | None]:

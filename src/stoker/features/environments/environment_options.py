@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stoker.client.submit.option_values import OptionNames
-    from stoker.client.views.job_types import Environment
 
 KEYS = (*EXCLUSIVE, "module", "mount")
 # Where Environment Modules and Lmod define `module`; the same places as in activate.py.
@@ -106,19 +105,6 @@ def make_activation(
             options=settings.container.options,
         )
     return activation_words(activation)
-
-
-def environment_json(words: tuple[str, ...]) -> Environment:
-    """The environment of a job, for JSON; the keys are those of the options."""
-    activation = parse_activation(words)
-    return {
-        "conda": activation.conda or None,
-        "venv": activation.venv or None,
-        "uv": activation.uv,
-        "module": list(activation.modules),
-        "container": activation.container or None,
-        "mount": list(activation.mounts),
-    }
 
 
 def has_own_python(words: tuple[str, ...]) -> bool:

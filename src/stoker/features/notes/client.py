@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from stoker.client.queue import Queue
     from stoker.client.views.job_types import ShortNote
+    from stoker.engine.store.job_queries import JobRow
 
 
 class Targets:
@@ -58,10 +59,15 @@ def first_line(text: str) -> str:
     return line if len(line) <= _LINE_CHARS else line[: _LINE_CHARS - 1] + "…"
 
 
-def job_note_json(db: Database, job: int) -> ShortNote:
+def note_line(db: Database, row: JobRow) -> ShortNote:
     """For lists of jobs: whether it has a star, and the first line of its note."""
-    known = notes.note(db, JOB, job)
+    known = notes.note(db, JOB, row.id)
     return {"starred": known.starred, "note_line": first_line(known.text) or None}
+
+
+def note_in_full(db: Database, row: JobRow) -> dict[str, Any]:
+    """For one job in full."""
+    return full_note_json(notes.note(db, JOB, row.id))
 
 
 def full_note_json(known: Note) -> dict[str, Any]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stoker.client.views.job import iso, place_words
+from stoker.client.views.job import environment_json, iso, place_words
 from stoker.engine.store import job_queries
 from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
 from stoker.features.code.views import code_json, machines_json
-from stoker.features.environments.environment_options import environment_json
 from stoker.features.results.comparison import Compared, best_of, compared
 from stoker.features.results.run_selection import Run, Selection
 from stoker.features.results.table import ranked
@@ -74,7 +73,7 @@ def _sorted(lines: list[Compared], selection: Selection) -> list[Compared]:
 
 def _code(db: Database, job: JobRow) -> dict[str, object]:
     """What led to the result of a job besides its parameters."""
-    code: Mapping[str, object] = code_json(db, job.id) or {}
+    code: Mapping[str, object] = code_json(db, job)["code"] or {}
     machine: Mapping[str, object] = machines_json(db, job.id).get(job.attempts) or {}
     found: dict[str, object] = {
         "commit": code.get("commit"),

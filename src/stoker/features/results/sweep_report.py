@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from stoker import __version__
 from stoker.client.queue import Queue
-from stoker.client.views.failure_groups import trial_failures
 from stoker.engine.store import job_queries
 from stoker.errors import NotFound
 from stoker.features.code import store as code_states
@@ -16,6 +15,7 @@ from stoker.features.code.views import code_words, machine_words
 from stoker.features.notes import store as notes
 from stoker.features.results import table
 from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.failure_groups import trial_failures
 from stoker.features.results.figure import (
     CurveAxes,
     Figure,

@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import NoReturn, Protocol, TypeVar
+from typing import NoReturn, TypeVar
 
 from stoker.errors import UsageError
 from stoker.record import Record
 from stoker.text.filters.expressions import HINT as EXPRESSION_HINT
 from stoker.text.filters.filter_text import FilterText, unknown_column
+from stoker.text.filters.sort_order import directions
 from stoker.text.progress.report_line import is_number
 
 T = TypeVar("T")
@@ -229,30 +230,6 @@ class _Names:
 
 def _no_column(name: str, known: Iterable[str]) -> NoReturn:
     unknown_column(name, known, _OTHER_NAMES)
-
-
-class KnownColumns(Protocol):
-    @property
-    def names(self) -> list[str]: ...
-
-    def find(self, name: str) -> str: ...
-
-
-def directions(key: str, known: KnownColumns) -> list[tuple[str, bool]]:
-    """The columns of a sort key, each with whether it is descending. Raises UsageError."""
-    parts = [key] if key in known.names else key.split(",")
-    return [_direction(part.strip(), known) for part in parts]
-
-
-def _direction(part: str, known: KnownColumns) -> tuple[str, bool]:
-    if part in known.names:
-        return part, False
-    name, colon, way = part.rpartition(":")
-    if colon and way in ("asc", "desc"):
-        return known.find(name), way == "desc"
-    if part.startswith("-"):
-        return known.find(part[1:]), True
-    return known.find(part), False
 
 
 def where(rows: Sequence[Row], text: str, known: Columns | None = None) -> list[Row]:

@@ -28,6 +28,11 @@ _UNFINISHED = ", ".join(f"'{state}'" for state in (*WAITING, *ACTIVE))
 _PAUSED = "sweep_paused."  # with the number of a sweep: a key of `meta`
 
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.engine.store.job_queries import JobRow
+
+
 class SweepRow(Record):
     id: int
     name: str
@@ -289,6 +294,12 @@ def of_job(db: Database, job: int) -> tuple[str, int] | None:
         (job,),
     ).fetchone()
     return None if row is None else (to_text(row[0]), row[1])
+
+
+def sweep_and_trial(db: Database, row: JobRow) -> dict[str, object]:
+    """The sweep and trial of a job, for its JSON."""
+    sweep, trial = (None if row.sweep is None else of_job(db, row.id)) or (None, None)
+    return {"sweep": sweep, "trial": trial}
 
 
 def trial_of(db: Database, job: int) -> tuple[int, str] | None:

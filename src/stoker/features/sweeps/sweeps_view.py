@@ -8,18 +8,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from stoker.client.throttled_cache import ThrottledCache
-from stoker.client.views.failure_groups import FailureGroup, trial_failures
-from stoker.client.views.table_columns import (
-    TableColumn,
-    complete_trial_filter,
-    trial_table_columns,
-)
 from stoker.engine.store import history
 from stoker.engine.store.database import Database
 from stoker.errors import NotFound
 from stoker.features.notes import store as notes
 from stoker.features.notes.client import full_note_json, sweep_note_json
 from stoker.features.results import export
+from stoker.features.results.failure_groups import FailureGroup, trial_failures
 from stoker.features.results.importance import explain, importance
 from stoker.features.results.reports.metric_cache import LruCache, Reports
 from stoker.features.results.reports.reports import KnownReports, Reported, sweep_reports
@@ -32,6 +27,11 @@ from stoker.features.results.table import (
     select_columns,
     sort,
     where,
+)
+from stoker.features.results.table_columns import (
+    TableColumn,
+    complete_trial_filter,
+    trial_table_columns,
 )
 from stoker.features.sweeps import store as sweeps
 from stoker.features.sweeps.control.trials import is_missing

@@ -237,12 +237,12 @@ def last_logged_error(path: str) -> str | None:
     return last_error(b"".join(pieces(path, max(0, size - TAIL_BYTES))))
 
 
-def save_before_removal(db: Database, files: JobFiles, jobs: list[int]) -> None:
+def save_before_removal(db: Database, jobs: list[int]) -> None:
     """Save the summaries of jobs that are about to be removed with their files."""
     affected = sweeps.of_jobs(db, jobs)
     for sweep in sweeps.all_sweeps(db) if affected else ():
         if sweep.id in affected:
-            sweep_reports(db, files, sweep)
+            sweep_reports(db, JobFiles(db.folder), sweep)
 
 
 def source_of(trial: TrialRow) -> Source | None:
