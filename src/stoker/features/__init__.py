@@ -68,6 +68,16 @@ JOB_FIELDS = {
     "sweep": "sweeps.store:sweep_and_trial",
 }
 
+# Routers of the web app.
+ROUTES = (
+    "artifacts.web:router",
+    "history.web:router",
+    "metrics_export.web:router",
+    "notes.web:router",
+    "results.web_curves:router",
+    "results.web_reports:router",
+)
+
 # What happens when jobs are removed: before it, to records (in a transaction), and to files.
 BEFORE_REMOVAL = {"results": "results.reports.reports:save_before_removal"}
 REMOVED_RECORDS = {

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Query, Request
-from fastapi.responses import PlainTextResponse, Response, StreamingResponse
+from fastapi.responses import Response, StreamingResponse
 
 from stoker.client.live import log_view
 from stoker.client.queue import Queue
@@ -18,8 +18,6 @@ from stoker.features.history.gpu_history import history_json
 from stoker.features.history.usage_charts import gpu_trace as gpu_trace_of
 from stoker.features.history.usage_charts import job_trace as job_trace_of
 from stoker.features.history.usage_charts import series_json
-from stoker.features.metrics_export.operator_metrics import metrics_text
-from stoker.features.metrics_export.prometheus import CONTENT_TYPE
 from stoker.features.results.reports.reports import source_of_job
 from stoker.features.sweeps.control.clone import form_of_sweep
 from stoker.web import actions, job_view, models
@@ -41,7 +39,6 @@ ERRORS: dict[int | str, dict[str, object]] = {
     )
 }
 router = APIRouter(prefix="/api", responses=ERRORS, tags=["read"])
-operators = APIRouter(responses=ERRORS, tags=["read"])
 
 JobId = Annotated[int, Path(ge=1, le=2**62)]
 Number = Annotated[int | None, Query(ge=0, le=2**62)]
@@ -324,10 +321,3 @@ async def curves(
         lambda queue: web.sweeps.curves(queue.db, name, metric, limit, points)
     )
     return json_response(request, found)
-
-
-@operators.get("/metrics", response_class=PlainTextResponse)
-async def metrics(request: Request) -> Response:
-    """Jobs, GPUs, host and daemon in the text format of Prometheus."""
-    text = await web_of(request).threads.read(lambda queue: metrics_text(queue.db, queue.settings))
-    return Response(text, media_type=CONTENT_TYPE)
