@@ -12,6 +12,7 @@ import os
 import stat
 
 from stoker.errors import Error, NoPermission, UsageError
+from stoker.features import SETTINGS, load
 from stoker.record import Record
 from stoker.text.activation import ENGINES
 from stoker.text.counter_names import is_counter_name
@@ -20,7 +21,7 @@ from stoker.text.sizes import parse_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from stoker.features.notify.notify_settings import NotifySettings
+    from typing import Any
 
 
 class ContainerSettings(Record):
@@ -58,7 +59,7 @@ class Settings(Record):
     snapshot: str = "never"  # snapshots of the code of jobs: always, ask or never
     snapshot_limit: int = 200_000_000  # bytes of the largest snapshot
     trace_seconds: float = 5.0  # between two samples of resource usage; at most 10, 0: none
-    notify: NotifySettings | None = None  # of the table [notify], without the addresses of places
+    notify: Any = None  # NotifySettings: the table [notify] without the addresses of places
     container: ContainerSettings = ContainerSettings()
     profiles: dict[str, dict[str, object]] | None = None  # job options by name, for `--profile`
     profile: tuple[str, ...] = ()  # the profiles of jobs without `--profile`
@@ -145,7 +146,9 @@ def check_tables(table: dict[str, object], path: str) -> dict[str, object]:
             error = unknown_setting(key)
             raise UsageError(f"{error.message} in `{path}`", error.hint)
     return {
-        key: _notify(value, path) if key == "notify" else _parse(key, value, f"`{key}` in `{path}`")
+        key: _of_feature(key, value, path)
+        if key in SETTINGS
+        else _parse(key, value, f"`{key}` in `{path}`")
         for key, value in table.items()
     }
 
@@ -159,16 +162,15 @@ def unknown_setting(key: str) -> UsageError:
     return UsageError(f"unknown setting `{key}`", f"did you mean `{near}`?" if near else known)
 
 
-def _notify(value: object, path: str) -> NotifySettings:
-    """The table [notify]. Errors never contain its values, which may be secrets."""
-    from stoker.features.notify.notify_settings import read_notify_settings
-
+def _of_feature(key: str, value: object, path: str) -> object:
+    """The table of a feature. Errors never contain its values, which may be secrets."""
     try:
-        return read_notify_settings(value)
+        found: object = load(SETTINGS[key])(value)
+        return found
     except UsageError as error:
         raise UsageError(f"{error.message}, in `{path}`", error.hint) from None
     except (TypeError, ValueError):
-        raise UsageError(f"the table [notify] in `{path}` has an invalid value") from None
+        raise UsageError(f"the table [{key}] in `{path}` has an invalid value") from None
 
 
 def _parse(key: str, value: object, where: str) -> object:

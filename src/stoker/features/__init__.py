@@ -68,6 +68,9 @@ JOB_FIELDS = {
     "sweep": "sweeps.store:sweep_and_trial",
 }
 
+# Tables of the settings file: what checks one and returns its value in Settings.
+SETTINGS = {"notify": "notify.notify_settings:read_notify_settings"}
+
 # Routers of the web app.
 ROUTES = (
     "artifacts.web:router",
