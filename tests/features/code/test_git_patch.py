@@ -40,3 +40,8 @@ def test_files_with_other_content_are_named_once_and_sorted() -> None:
     assert changed_paths(A, B) == [b"a b/c", 'ü"'.encode()]
     assert changed_paths(A + B, A + B) == []
     assert changed_paths(b"", B) == ['ü"'.encode()]
+
+
+def test_untracked_files_in_front_of_a_diff_are_skipped() -> None:
+    assert split_patch(b"untracked: t.py has the SHA-256 12\n" + A) == split_patch(A)
+    assert split_patch(b"untracked: t.py has the SHA-256 12\n") == {}

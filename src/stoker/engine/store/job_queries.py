@@ -462,6 +462,12 @@ def in_states(db: Database, ids: list[int], states: tuple[str, ...]) -> list[int
     return [row[0] for row in rows]
 
 
+def words_of(db: Database, job: int) -> tuple[str, ...]:
+    """Return the words of the command of a job."""
+    row = db.execute("SELECT argv FROM jobs WHERE id = ?", (job,)).fetchone()
+    return unpack_words(row[0])
+
+
 def in_sweeps(db: Database, ids: Iterable[int]) -> list[int]:
     """Return the jobs out of `ids` that are trials of a sweep."""
     rows = db.execute(

@@ -32,13 +32,17 @@ class CodeGatherer:
         self._known: dict[str, _Known] = {}  # by folder
 
     def of_command(self, context: Context, words: tuple[str, ...]) -> NewCode | None:
-        """Like `of`; in no git repository, the files that the words of a command name."""
-        found = self.of(context)
-        if found is not None:
-            return found
-        from stoker.features.code.state_reader import read_files
+        """Like `of`, with the files that the words of a command name and git does not track."""
+        from stoker.features.code.state_reader import read_files, with_untracked
 
-        state = read_files(os.path.abspath(original_folder(context)), words)
+        cwd = os.path.abspath(original_folder(context))
+        known = self._read(context)
+        if known.state is None:
+            state = read_files(cwd, words)
+        else:
+            state = with_untracked(known.state, cwd, words)
+            if state is known.state:
+                return known.code
         return None if state is None else prepare(state)
 
     def of(self, context: Context) -> NewCode | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+UNTRACKED = b"untracked: "  # begins the lines in front of a diff that name untracked files
 _HEADER = b"diff --git "
 _ESCAPES = {
     b"a": 7,
@@ -19,6 +20,8 @@ _ESCAPES = {
 def split_patch(patch: bytes) -> dict[bytes, bytes]:
     """The parts of a diff by path. A file that became a link has two parts, which are joined."""
     parts: dict[bytes, bytes] = {}
+    while patch.startswith(UNTRACKED):
+        patch = patch.partition(b"\n")[2]
     place = 0 if patch.startswith(_HEADER) else -1
     while place >= 0:
         end = patch.find(b"\n" + _HEADER, place)

@@ -6,7 +6,7 @@ import os
 
 from stoker.engine.model import JobSpec
 from stoker.engine.snapshot_context import NEW_SNAPSHOT, original_context
-from stoker.engine.store import contexts, reruns
+from stoker.engine.store import contexts, job_queries, reruns
 from stoker.engine.store.database import Database
 from stoker.engine.store.reruns import NewPlace, OldPlace
 from stoker.errors import Conflict
@@ -29,19 +29,24 @@ def rerun_places(queue: Queue, ids: list[int], same_code: bool) -> dict[int, New
     if same_code:
         check_same_code(db, ids)
         return None
-    by_place: dict[OldPlace, NewPlace] = {}
+    by_place: dict[tuple[OldPlace, bool], NewPlace] = {}
     places = {}
+    trials = set(job_queries.in_sweeps(db, ids))
     for job, old in reruns.places(db, ids).items():
-        if old not in by_place:
+        place = old, job in trials
+        if place not in by_place:
             context = contexts.load_context(db, old.context)
             snapshot = None
             if old.snapshot is not None:
                 spec = JobSpec((), original_context(context), snapshot=NEW_SNAPSHOT)
                 spec = taker.take_one(spec._replace(request=reruns.request_of(db, job)))
                 context, snapshot = spec.context, spec.snapshot
+            words = job_queries.words_of(db, job) if job in trials else None
+            code = queue.code
+            now = code.of(context) if words is None else code.of_command(context, words)
             moved = None if snapshot is None else context
-            by_place[old] = NewPlace(queue.code.of(context), moved, snapshot, taker)
-        places[job] = by_place[old]
+            by_place[place] = NewPlace(now, moved, snapshot, taker)
+        places[job] = by_place[place]
     return places
 
 

@@ -10,7 +10,7 @@ import os
 import select
 import time
 
-from stoker.features.code.git_patch import without_touched
+from stoker.features.code.git_patch import UNTRACKED, without_touched
 from stoker.features.code.private_git import find_git, git_environment
 from stoker.features.code.repository import Repository, find_repository, read_head
 from stoker.record import Record
@@ -59,11 +59,48 @@ def read_state(cwd: str) -> CodeState | None:
 def read_files(cwd: str, words: tuple[str, ...]) -> CodeState | None:
     """The state of a folder in no git repository: hashes of the files that a command names, such
     as `train.py`, or a module after `-m`. None if it names none."""
+    hashes = _named_files(cwd, words)
+    if not hashes:
+        return None
+    files = ", ".join(f"{path} {_hash_words(value)}" for path, value in hashes.items())
+    return CodeState(cwd, None, None, None, problem=f"{NO_REPOSITORY}; {files}")
+
+
+def with_untracked(state: CodeState, cwd: str, words: tuple[str, ...]) -> CodeState:
+    """The state of a git repository, with hashes of the untracked files that a command names in
+    front of the diff, where `git apply` skips them."""
+    repository = find_repository(cwd)
+    hashes = _named_files(cwd, words) if repository is not None and state.problem is None else {}
+    git = find_git() if hashes else None
+    if git is None or repository is None:
+        return state
+    root = os.path.realpath(repository.root)
+    inside = [p for p in hashes if os.path.realpath(os.path.join(cwd, p)).startswith(f"{root}/")]
+    env = git_environment(repository, len(state.commit or "") == _SHA256_LENGTH)
+    list_words = ["--literal-pathspecs", "-C", cwd, "ls-files", "-z", "--", *inside]
+    try:
+        listed = _run(git, list_words, env, TIME_LIMIT_SECONDS) if inside else None
+    except OSError:
+        return state
+    if inside and (listed is None or listed.status):
+        return state
+    tracked = set() if listed is None else set(map(os.fsdecode, listed.output.split(b"\0")))
+    notes = [
+        UNTRACKED + os.fsencode(path) + f" {_hash_words(value)}\n".encode()
+        for path, value in hashes.items()
+        if os.path.normpath(path) not in tracked
+    ]
+    return state._replace(diff=b"".join(notes) + state.diff)
+
+
+def _named_files(cwd: str, words: tuple[str, ...]) -> dict[str, str]:
+    """Hashes of the files that a command names, except those that it writes to (`> all.csv`)."""
     import hashlib
     import re
 
     hashes = {}
-    for name in re.findall(r"[^\s'\"=;|&<>()]+", " ".join(words))[:_MAX_WORDS]:
+    text = re.sub(r">[>|&]?\s*[^\s'\"=;|&<>()]+", " ", " ".join(words))
+    for name in re.findall(r"[^\s'\"=;|&<>()]+", text)[:_MAX_WORDS]:
         for path in (name, f"{name.replace('.', '/')}.py"):
             full = os.path.join(cwd, path)
             try:
@@ -73,10 +110,11 @@ def read_files(cwd: str, words: tuple[str, ...]) -> CodeState | None:
                     hashes[path] = hashlib.sha256(file.read()).hexdigest()[:12]
             except (OSError, ValueError):
                 continue
-    if not hashes:
-        return None
-    files = ", ".join(f"{path} has the SHA-256 {value}" for path, value in hashes.items())
-    return CodeState(cwd, None, None, None, problem=f"{NO_REPOSITORY}; {files}")
+    return hashes
+
+
+def _hash_words(value: str) -> str:
+    return f"has the SHA-256 {value}"
 
 
 def compare(

@@ -463,6 +463,44 @@ def test_results_of_different_code_are_told_apart(lab: Lab, has_git: bool) -> No
     assert [row["loss"] for row in rows] == [2, 2, 2]
 
 
+def test_edit_of_an_untracked_script_in_a_repository_is_other_code(lab: Lab) -> None:
+    repo = GitRepository(lab.folder / "repo")
+    repo.commit(lib_py="", tracked_py="")
+    script = repo.write("sub/train.py", "print('stoker: loss=1')\n")
+    command = ("sweep", "-n", "s", "--gpus", "0", "python3 train.py {lr} ../tracked.py")
+
+    def said(*words: str) -> str:
+        return lab.run(*command, *words, cwd=script.parent).stderr
+
+    assert "other than" not in said("lr=1,2")
+    lab.wait()
+    assert "other than" not in said("lr=1,2")
+    script.write_text("print('stoker: loss=2')\n")
+    assert "2 trials of sweep s ran with code other than the code in the folder" in said("lr=1,2,3")
+    lab.wait()
+    assert "2 trials of sweep s ran with code other" in lab.run("results", "s").stderr
+    lab.ok("rerun", "1-2")  # by job
+    lab.wait()
+    assert "other than" not in lab.run("results", "s").stderr
+    script.write_text("print('stoker: loss=3')\n")
+    lab.ok("sweep", "rerun", "s", "3", cwd=script.parent)  # by trial
+    lab.wait()
+    assert "2 trials of sweep s ran with code other" in lab.run("results", "s").stderr
+    assert "changed since submit" not in lab.ok("show", "1")
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+def test_file_that_a_command_writes_is_not_code(lab: Lab, has_git: bool) -> None:
+    folder = lab.folder / "repo"
+    if has_git:
+        GitRepository(folder).commit(lib_py="")
+    folder.mkdir(exist_ok=True)
+    for values in ("x=1,2", "x=1,2,3", "x=1,2,3,4"):
+        words = ("-n", "s", "--gpus", "0", "echo {x} >> all.csv; echo {x} >last", values)
+        assert "other than" not in lab.run("sweep", *words, cwd=folder).stderr
+        lab.wait()
+
+
 def test_same_code_on_another_branch_is_not_other_code(lab: Lab) -> None:
     repo = GitRepository(lab.folder / "repo")
     repo.commit(train_py="1\n")
