@@ -298,6 +298,15 @@ def test_metrics_of_a_job_are_shown(place: Place) -> None:
     assert "0.25" in json.dumps(shown)
 
 
+def test_log_of_a_job_that_printed_nothing_is_empty(place: Place) -> None:
+    for command in ("true", "exit 3"):
+        job = place.submit(command)
+        place.lab.wait(job)
+        done = place.lab.run("log", str(job))
+        assert (done.returncode, done.stdout) == (0, "")
+        assert done.stderr == f"job {job} printed nothing\n"
+
+
 def test_output_goes_to_the_requested_files(place: Place) -> None:
     job = place.submit("--stdout", "out-%j.txt", "--stderr", "err-%j.txt", "echo one; echo two >&2")
     assert place.finished(job)["state"] == "done"

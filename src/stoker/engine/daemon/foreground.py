@@ -24,6 +24,7 @@ from stoker.engine.store import attempts, meta
 from stoker.engine.store.database import Database
 from stoker.engine.store.submit import Submission
 from stoker.engine.supervisor import job_processes, kill_processes, process_tags
+from stoker.engine.supervisor.empty_logs import EmptyLogs
 from stoker.engine.supervisor.foreground_jobs import ForegroundJobs
 from stoker.engine.supervisor.process_table import Process, read_processes
 from stoker.settings import Settings
@@ -83,7 +84,8 @@ class Foreground:
         self._source = source
         self._tag_base = meta.tag_base(db)
         self._grace = settings.grace
-        self._parent = ForegroundJobs(self._tag_base, settings.log_limit)
+        empty_logs = None if chunk is None else EmptyLogs(os.uname().nodename)
+        self._parent = ForegroundJobs(self._tag_base, settings.log_limit, empty_logs)
         self._loop = Loop(
             db,
             self._parent,

@@ -2,8 +2,9 @@
 
 An empty file costs an inode, and a large run has a hundred thousand of them. The names are lines in
 one file for each folder of a thousand jobs, so that `stoker log` can
-tell an empty log from a missing one. A name is written before its file is removed: after a crash
-between the two, the empty file is still there.
+tell an empty log from a missing one. Each node of a backend has its own, because appends from
+several hosts can overwrite each other on a network file system. A name is written before its file
+is removed: after a crash between the two, the empty file is still there.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ NAMES_FILE = "no-output"
 class EmptyLogs:
     """Removes empty logs. Keeps the last names file open, because jobs mostly end in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, node: str | None = None) -> None:
+        self._file = NAMES_FILE if node is None else f"{NAMES_FILE}-{node}"
         self._folder = ""
         self._names = -1
 
@@ -40,7 +42,7 @@ class EmptyLogs:
             os.close(self._names)
             self._names, self._folder = -1, ""
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
-        self._names = os.open(os.path.join(folder, NAMES_FILE), flags, 0o600)
+        self._names = os.open(os.path.join(folder, self._file), flags, 0o600)
         self._folder = folder
 
 
@@ -52,8 +54,13 @@ def had_no_output(path: str) -> bool:
 
 def removed_names(folder: str) -> frozenset[str]:
     """The logs that were removed from this folder because they were empty."""
+    found: set[str] = set()
     try:
-        with open(os.path.join(folder, NAMES_FILE), encoding="utf-8", errors="replace") as file:
-            return frozenset(file.read().split("\n"))
+        for name in os.listdir(folder):
+            if name.startswith(NAMES_FILE):
+                path = os.path.join(folder, name)
+                with open(path, encoding="utf-8", errors="replace") as file:
+                    found.update(file.read().split("\n"))
     except OSError:
-        return frozenset()
+        pass
+    return frozenset(found)

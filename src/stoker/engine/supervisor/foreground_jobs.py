@@ -17,6 +17,7 @@ from contextlib import suppress
 from stoker.engine.model import Context, Outcome
 from stoker.engine.supervisor import process_tags
 from stoker.engine.supervisor.children import Children
+from stoker.engine.supervisor.empty_logs import EmptyLogs
 from stoker.engine.supervisor.messages import AttemptStarted, Order, RunnerEvent
 from stoker.engine.supervisor.spawn import (
     MAX_CONTEXTS,
@@ -36,11 +37,11 @@ class ForegroundJobs:
 
     has_backlog = False
 
-    def __init__(self, tag_base: int, log_limit: int) -> None:
+    def __init__(self, tag_base: int, log_limit: int, empty_logs: EmptyLogs | None = None) -> None:
         become_subreaper()
         # If this run is itself part of a job, its jobs belong to that job too.
         outer_tags = os.environb.get(process_tags.ENVIRONMENT_VARIABLE, b"")
-        self._children = Children(tag_base, log_limit, outer_tags=outer_tags)
+        self._children = Children(tag_base, log_limit, outer_tags=outer_tags, empty_logs=empty_logs)
         self._contexts: dict[int, Environment] = {}
         self._events: list[RunnerEvent] = []
         self._starts = StartBatch()
