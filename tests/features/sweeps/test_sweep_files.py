@@ -455,6 +455,11 @@ def test_wandb_file_minimizes_a_metric_without_a_goal(tmp_path: Path) -> None:
         ("ppl", "min"), ("error_rate", "min"), ("epoch_time", "min"),
         ("y", None), ("gamma", None), ("lr", None), ("acc_loss", None), ("neg_accuracy", None),
         ("accumulated", None), ("glossary", None), ("scores_by_map_error", None),
+        ("val_acc_std", None),  # derived from an accuracy, not one
+        ("accuracy_drop", None),
+        ("minutes_to_acc", None),
+        ("negloss", None),
+        ("train_loss_epoch", "min"),
     ],
 )  # fmt: skip
 def test_goal_is_guessed_from_the_words_of_a_name(name: str, goal: str | None) -> None:

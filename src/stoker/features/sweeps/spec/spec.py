@@ -54,7 +54,12 @@ _MIN_WORDS = (
     "distance violations"
 )
 _GOAL_OF_WORD = dict.fromkeys(_MAX_WORDS.split(), "max") | dict.fromkeys(_MIN_WORDS.split(), "min")
-_NEGATIONS = frozenset(("neg", "negative", "inv", "inverse", "minus"))
+# Words with which a name does not tell: negations, and quantities derived from the named one.
+_OBSCURING = (
+    "neg negative inv inverse minus std stddev stdev var variance sem gap drop diff difference "
+    "delta change minutes hours"
+)
+_OBSCURING_WORDS = frozenset(_OBSCURING.split())
 
 
 class Metric(Record):
@@ -227,10 +232,12 @@ def guessed_goal(name: str) -> str | None:
     words = re.findall("[a-z0-9]+", name.lower())
     goals: set[str] = set()
     for word in words:
-        suffix = re.search("(acc|accuracy|loss|error)$", word)  # `valacc`
-        known = (word, word.rstrip("0123456789"), suffix[0] if suffix else "")
+        suffix = re.fullmatch("(.*?)(acc|accuracy|loss|error)", word)  # `valacc`
+        if suffix and suffix[1] in _OBSCURING_WORDS:  # `negloss`
+            return None
+        known = (word, word.rstrip("0123456789"), suffix[2] if suffix else "")
         goals.update(_GOAL_OF_WORD[one] for one in known if one in _GOAL_OF_WORD)
-    return goals.pop() if len(goals) == 1 and _NEGATIONS.isdisjoint(words) else None
+    return goals.pop() if len(goals) == 1 and _OBSCURING_WORDS.isdisjoint(words) else None
 
 
 def known_goal(metric: Metric, hint: str = "") -> str:
