@@ -170,7 +170,7 @@ def test_selectors_select_jobs(lab: Lab) -> None:
     assert ids(lab, "all", "--state", "queued") == [5]
     assert ids(lab, "all", "-n", "2") == [5, 6]
     refused(lab.run("ls", "99"), 1, "there is no job 99", "`stoker ls` shows the jobs")
-    refused(lab.run("ls", "50-60"), 1, "there is no jobs `50-60`", "`stoker ls` shows the jobs")
+    refused(lab.run("ls", "50-60"), 1, "there are no jobs `50-60`", "`stoker ls` shows the jobs")
     refused(lab.run("ls", "4-2"), 2, "the range `4-2` is reversed", "write 2-4")
     refused(
         lab.run("ls", "@x"), 2, "`@x` is not a selector",

@@ -352,8 +352,8 @@ def _missing(selector: Selector) -> str:
             return f"there is no array {selector.array}"
         if selector.first == selector.last:
             return f"there is no index {selector.first} in array {selector.array}"
-    what = "job" if selector.first == selector.last else "jobs"
-    return f"there is no {what} `{selector.text}`"
+    what = "is no job" if selector.first == selector.last else "are no jobs"
+    return f"there {what} `{selector.text}`"
 
 
 def _hint(db: Database, selector: Selector) -> str:
