@@ -71,6 +71,20 @@ def test_dry_run_of_clean_shows_bytes_and_jobs_whose_metrics_would_be_lost(lab: 
     assert as_json(lab.ok("rm", "1", "--dry-run", "--json"))["bytes"] >= 1024
 
 
+def test_clean_says_that_curves_of_trials_are_removed(lab: Lab) -> None:
+    lab.ok(
+        "sweep", "-n", "s", "echo stoker: loss={x} step=0; echo stoker: loss={x} step=1", "x=1,2"
+    )
+    lab.submit("echo out")
+    lab.wait()
+    lab.wait(1, 2, 3)
+    said = lab.ok("clean", "--dry-run")
+    assert "3 finished jobs with their logs" in said
+    assert "(2 trials: results stay, curves are removed), none removed" in said
+    lab.ok("clean", "-y")
+    assert [row["loss"] for row in as_json(lab.ok("results", "s", "--json"))["rows"]] == [1, 2]
+
+
 def test_clean_removes_foreground_runs_only_with_runs(lab: Lab) -> None:
     (lab.folder / "jobs.txt").write_text("echo once >> ran\n")
     lab.ok("run", "-q", "jobs.txt")

@@ -7,6 +7,7 @@ be removed again, and no file without a job.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 from stoker.engine.store import changes, function_folders, job_queries
@@ -27,23 +28,29 @@ class Plan(Record):
     jobs: int
     file_bytes: int
     with_metrics: int  # jobs outside sweeps: their metrics exist only in these files
+    trials: int  # with files: their sweep keeps the last values of their metrics, not the curves
 
     def words(self) -> str:
         """`3 finished jobs with their logs (12 KiB) and the metrics of 2 of them`."""
         whose = "its" if self.jobs == 1 else "their"
         text = f"{plural(self.jobs, 'finished job')} with {whose} logs"
         text += f" ({format_size(self.file_bytes)})" if self.file_bytes else ""
-        return text + (f" and the metrics of {self.with_metrics} of them" * bool(self.with_metrics))
+        text += f" and the metrics of {self.with_metrics} of them" * bool(self.with_metrics)
+        if not self.trials:
+            return text
+        return f"{text} ({plural(self.trials, 'trial')}: results stay, curves are removed)"
 
 
 def removal_plan(db: Database, ids: list[int]) -> Plan:
     """Return what the removal of these finished jobs would delete."""
     files = [path for place in _folders(db) for path in job_files(place, ids)]
     reported = {int(os.path.basename(p).partition(".")[0]) for p in files if is_metrics(p)}
+    jobs = {int(re.split("[-.]", os.path.basename(path))[0]) for path in files}
     return Plan(
         jobs=len(ids),
         file_bytes=sum(map(size_of, files)),
         with_metrics=len(reported) - len(job_queries.in_sweeps(db, reported)),
+        trials=len(job_queries.in_sweeps(db, jobs)),
     )
 
 
