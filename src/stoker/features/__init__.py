@@ -1,8 +1,8 @@
 """Features that the engine does not need, one folder each.
 
 A folder has what its feature adds to every layer: `store.py` (SQL), commands in `verbs/`, routes in
-`web.py`, a helper process of the daemon. Its row here is all that the command line needs to find
-it, and imports nothing.
+`web.py`, a helper process of the daemon. Its rows here are all that the command line and the engine
+need to find it. They import nothing, and without them the others work as before.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def judge_attempt(
     )
     if job.sweep is not None:
         for row in TRIAL_ENDS.values():
-            verdict = load(row).judge(db, job.sweep, verdict)
+            verdict = load(row).judge(db, job, verdict)
     return verdict
 
 

@@ -33,7 +33,7 @@ class DaemonParts(Record):
 
 
 class News(Record):
-    """What happened since the last tick; true in the first one."""
+    """What happened since the last tick. In the first tick, anything may have."""
 
     was_woken: bool = False  # by a client
     was_read: bool = False  # the queue, because another process changed it

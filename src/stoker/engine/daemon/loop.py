@@ -31,17 +31,10 @@ from stoker.engine.daemon.queue_snapshot import load_snapshot
 from stoker.engine.daemon.waiting_jobs import WaitingJobs
 from stoker.engine.model import Device, Outcome, Plan, RunningJob, Snapshot, Start
 from stoker.engine.policy.decide import MAX_JOBS_PER_GROUP, decide, limit_waiting_jobs
-from stoker.engine.store import (
-    arrays,
-    attempts,
-    device_settings,
-    host_resources,
-    meta,
-    ready_jobs,
-    request_groups,
-)
+from stoker.engine.store import arrays, attempts, device_settings, host_resources, meta, ready_jobs
 from stoker.engine.store.database import Database, check_schema, translate
 from stoker.engine.store.profiles import Profiles
+from stoker.engine.store.request_groups import group_limits
 from stoker.engine.supervisor.messages import AttemptStarted, Refused, RunnerEvent
 from stoker.errors import Upgraded
 from stoker.settings import Settings
@@ -294,7 +287,7 @@ class Loop:
         self._profiles.forget()
         starter.machines.forget()
         ids = {request.array for request in self._waiting.requests()}
-        starter.limits = request_groups.limits(self.db) | arrays.limits(self.db, ids)
+        starter.limits = group_limits(self.db) | arrays.limits(self.db, ids)
         starter.is_draining = meta.is_draining(self.db)
         self.gpus.apply_settings(device_settings.device_settings(self.db))
         self.gpus.apply_shares(device_settings.device_shares(self.db))

@@ -15,9 +15,10 @@ from stoker.engine.model import (
     RunningJob,
     Snapshot,
 )
-from stoker.engine.store import arrays, attempts, meta, ready_jobs, request_groups
+from stoker.engine.store import arrays, attempts, meta, ready_jobs
 from stoker.engine.store.database import Database
 from stoker.engine.store.profiles import Profiles
+from stoker.engine.store.request_groups import group_limits
 from stoker.text.limit_signal import seconds_to_save
 
 _USUAL_GRACE_SECONDS = 10.0  # the default of the setting `grace`; this is only a forecast
@@ -66,8 +67,7 @@ def load_snapshot(
         waiting=tuple(waiting),
         draining=meta.is_draining(db),
         states=states,
-        limits=request_groups.limits(db)
-        | arrays.limits(db, {job.request.array for job in waiting}),
+        limits=group_limits(db) | arrays.limits(db, {job.request.array for job in waiting}),
         estimates=Profiles(db).estimates(profiles),
         resources=resources,
     )

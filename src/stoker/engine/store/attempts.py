@@ -288,7 +288,7 @@ def finish(
     if job.sweep is not None:
         evidence = outcome.detail or outcome.last_error
         for row in TRIAL_ENDS.values():
-            frees |= load(row).trial_ended(db, job.job, job.sweep, state, verdict, evidence, now)
+            frees |= load(row).trial_ended(db, job, state, verdict, evidence, now)
     return frees
 
 

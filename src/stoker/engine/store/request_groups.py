@@ -152,7 +152,7 @@ def limited_group(token: str, most: int) -> str:
     return f"{_LIMITED}{token}:{most}"
 
 
-def limits(db: Database) -> dict[str, int]:
+def group_limits(db: Database) -> dict[str, int]:
     """Return the most running jobs of each fair-share group that has a limit.
 
     Groups of `limited_group` are left out if they have no ready jobs.

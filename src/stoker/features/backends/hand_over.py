@@ -17,18 +17,11 @@ import uuid
 from stoker.boot import boot_id
 from stoker.engine.daemon.interfaces import Clock
 from stoker.engine.model import ReadyJob, Request
-from stoker.engine.store import (
-    arrays,
-    attempts,
-    contexts,
-    meta,
-    profiles,
-    ready_jobs,
-    request_groups,
-)
+from stoker.engine.store import arrays, attempts, contexts, meta, profiles, ready_jobs
 from stoker.engine.store.attempts import Claim
 from stoker.engine.store.database import Database
 from stoker.engine.store.ready_jobs import RequestGroup
+from stoker.engine.store.request_groups import group_limits
 from stoker.features.backends import store_allocations as allocations
 from stoker.features.backends.chunk_files import VERSION, Header, remove_folder, write_chunk
 from stoker.features.backends.chunk_jobs import chunk_job, to_line
@@ -100,7 +93,7 @@ class HandOver:
         if now < self._paused_until or meta.is_draining(self._db):
             return False
         is_changed = False
-        limits = request_groups.limits(self._db)
+        limits = group_limits(self._db)
         ready = ready_jobs.ready_groups(self._db, self._backend.name)
         self._refusals = {id: one for id, one in self._refusals.items() if id in ready}
         for id in ready:

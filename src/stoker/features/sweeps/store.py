@@ -22,6 +22,10 @@ from stoker.states import ACTIVE, WAITING
 from stoker.text.byte_text import maybe_text, to_bytes, to_text, unpack_pairs
 from stoker.text.suggestions import nearest
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.engine.store.attempts import JobToJudge
+
 # The part of an error that is compared with the next failure; longer texts differ by chance.
 _EVIDENCE_CHARS = 120
 _UNFINISHED = ", ".join(f"'{state}'" for state in (*WAITING, *ACTIVE))
@@ -402,43 +406,27 @@ def stop(db: Database, sweep: int, why: str, now: float) -> int:
     return ended
 
 
-def judge(db: Database, sweep: int, verdict: Verdict) -> Verdict:
+def judge(db: Database, job: JobToJudge, verdict: Verdict) -> Verdict:
     """What becomes of a trial: a stopped sweep starts no further attempts."""
     by_user = verdict.cause == "user"
-    if not by_user and verdict.delay is None:
-        return verdict
-    if db.value("SELECT 1 FROM sweeps WHERE id = ? AND stopped IS NOT NULL", (sweep,)) is None:
-        return verdict
-    return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
+    sql = "SELECT 1 FROM sweeps WHERE id = ? AND stopped IS NOT NULL"
+    if (by_user or verdict.delay is not None) and db.value(sql, (job.sweep,)):
+        return verdict._replace(cause="sweep") if by_user else without_retry(verdict)
+    return verdict
 
 
 def trial_ended(
-    db: Database,
-    job: int,
-    sweep: int,
-    state: str,
-    verdict: Verdict,
-    detail: str | None,
-    now: float,
+    db: Database, job: JobToJudge, state: str, verdict: Verdict, detail: str | None, now: float
 ) -> bool:
     """Count the end of a trial; returns whether its sweep was stopped because of it.
 
     `detail` is the evidence of the cause, or the last error in the log.
     """
-    why = _count_end(db, sweep, state, verdict, detail)
-    if why is not None:
-        stop(db, sweep, f"{why} (stoker log {job})", now)
-    return why is not None
-
-
-def _count_end(
-    db: Database, sweep: int, state: str, verdict: Verdict, detail: str | None
-) -> str | None:
-    """Return the reason if the sweep should stop now, else None."""
+    sweep = job.sweep
     if state == "done":
         db.execute("UPDATE sweeps SET streak = 0, streak_of = NULL WHERE id = ?", (sweep,))
-    if state not in ("failed", "lost"):
-        return None
+    if sweep is None or state not in ("failed", "lost"):
+        return False
     how, kind = failure(verdict, detail), alike(verdict, detail)
     row = db.execute(
         "UPDATE sweeps SET failed = failed + 1, streak_of = ?,"
@@ -448,9 +436,12 @@ def _count_end(
         (kind, kind, sweep),
     ).fetchone()
     if row is None:
-        return None
+        return False
     failed, streak, max_fails, same_fails = row
-    return stop_reason(how, failed, max_fails, streak, same_fails)
+    why = stop_reason(how, failed, max_fails, streak, same_fails)
+    if why is not None:
+        stop(db, sweep, f"{why} (stoker log {job.job})", now)
+    return why is not None
 
 
 def stop_reason(
