@@ -72,8 +72,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _show_history(queue: Queue, parsed: Parsed) -> int:
-    from stoker.features.history.gpu_history import history_json
-    from stoker.features.history.gpu_history_output import history_text
+    from stoker.features.history.gpu_history import history_json, history_text
     from stoker.text.durations import parse_duration
 
     if parsed.words:

@@ -19,6 +19,8 @@ import time
 
 from stoker.engine.devices.sample_lines import decode
 from stoker.engine.gpus.sample import GpuSample, Sample
+from stoker.engine.store.database import FILE_NAME
+from stoker.engine.store.device_column import parse_device_numbers
 from stoker.engine.supervisor import locks
 from stoker.engine.supervisor.job_processes import owner_of
 from stoker.engine.supervisor.process_usage import UsageSampler
@@ -26,10 +28,11 @@ from stoker.errors import Conflict, Error
 from stoker.features.history.activity_lines import GONE, ActivityChange
 from stoker.features.history.activity_lines import decode as decode_change
 from stoker.features.history.gpu_time import Interval
-from stoker.features.history.store_queue import QueueReader, RunningAttempt
-from stoker.features.history.store_usage import TraceWriter, TrackRow
+from stoker.features.history.store_usage import TraceWriter, TrackRow, open_for_reading
 from stoker.features.history.time_series import gather
+from stoker.record import Record
 from stoker.settings import Settings, load_settings
+from stoker.states import ACTIVE
 
 TRACER_LOCK = "tracer.lock"
 
@@ -255,6 +258,46 @@ def main() -> None:
         raise SystemExit(error.exit_code) from None
     except sqlite3.Error as error:
         raise SystemExit(f"error: the usage recorder cannot read the queue: {error}") from None
+
+
+class RunningAttempt(Record):
+    """A running attempt."""
+
+    attempt: int
+    job: int
+    devices: tuple[int, ...]
+
+
+class QueueReader:
+    """Read-only access to the queue for the usage recorder; it never blocks writers."""
+
+    def __init__(self, folder: str) -> None:
+        self._db = open_for_reading(os.path.join(folder, FILE_NAME))
+
+    def tag(self) -> int:
+        return int(self._db.execute("SELECT value FROM meta WHERE key = 'tag'").fetchone()[0])
+
+    def running(self) -> list[RunningAttempt]:
+        marks = ", ".join("?" * len(ACTIVE))
+        rows = self._db.execute(
+            "SELECT a.id, a.job, a.devices FROM jobs j JOIN attempts a ON a.id = j.attempt"
+            f" WHERE j.state IN ({marks})",
+            tuple(ACTIVE),
+        )
+        return [RunningAttempt(id, job, parse_device_numbers(devices)) for id, job, devices in rows]
+
+    def gpus(self) -> dict[int, str]:
+        """Return the UUIDs of GPUs by number."""
+        return dict(self._db.execute("SELECT number, uuid FROM devices"))
+
+    def is_gone(self, job: int) -> bool:
+        try:
+            return self._db.execute("SELECT 1 FROM jobs WHERE id = ?", (job,)).fetchone() is None
+        except sqlite3.Error:
+            return False  # unknown now; checked again later
+
+    def close(self) -> None:
+        self._db.close()
 
 
 if __name__ == "__main__":
