@@ -143,7 +143,7 @@ def _find(kind: str, begun: str, given: list[str], host: str | None) -> Words:
         box = chosen_box(host)
         if box is not None:
             from stoker.cli.completion.words import STATE_WORDS
-            from stoker.features.remote.cli.completion_words import remote_words
+            from stoker.features.remote.cli.forward import remote_words
 
             found = remote_words(box, kind, begun, given)
             return found or (list(STATE_WORDS.items()) if kind == "jobs" else [])

@@ -8,8 +8,7 @@ from typing import Any
 
 from stoker.cli.output import notice, plural
 from stoker.errors import Error
-from stoker.features.remote.cli.recover import recover
-from stoker.features.remote.cli.versions import check_support
+from stoker.features.remote.cli.recover import check_support, recover
 from stoker.features.remote.connection import Connection, Lost
 from stoker.features.remote.sync_sender import files_of, folder_on_box, send_files
 from stoker.text.terminal import printable

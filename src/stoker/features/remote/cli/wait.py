@@ -10,8 +10,7 @@ import time
 from stoker.cli.verbs.wait import UNFINISHED
 from stoker.features.remote.boxes import Box
 from stoker.features.remote.cli.forward import exit_code
-from stoker.features.remote.cli.recover import recover
-from stoker.features.remote.cli.versions import check_support
+from stoker.features.remote.cli.recover import check_support, recover
 from stoker.features.remote.connection import Connection, Lost
 from stoker.text.command_line import Parsed
 
