@@ -28,11 +28,10 @@ from stoker.features.backends.protocol import (
 )
 from stoker.features.backends.ray.actors import Actor, Actors, Call, NodeProblem
 from stoker.features.backends.ray.connection import RayConnection
-from stoker.features.backends.ray.copied_folder import FolderReader, TooLarge
 from stoker.features.backends.ray.placement import Place, choose, reserve_for, waiting_words
 from stoker.features.backends.ray.ranks import Ranks, rank_folder, write_ranks
 from stoker.features.backends.ray.returned_files import Return
-from stoker.features.backends.ray.sent_files import Sender, read_jobs
+from stoker.features.backends.ray.sent_files import FolderReader, Sender, TooLarge, read_jobs
 from stoker.features.backends.store_allocations import Allocation
 from stoker.fields import from_fields
 from stoker.record import Record
