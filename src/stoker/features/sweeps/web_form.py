@@ -17,10 +17,9 @@ from stoker.features.sweeps.files import toml_file
 from stoker.features.sweeps.files.keys import metric as metric_table
 from stoker.features.sweeps.spec import methods
 from stoker.features.sweeps.spec.arguments import space_from
-from stoker.features.sweeps.spec.edited_space import edited_space
 from stoker.features.sweeps.spec.search_space import Axis, Space, make_space
 from stoker.features.sweeps.spec.spec import ADAPTIVE, Metric, SweepSpec, make_spec, read_metric
-from stoker.features.sweeps.spec.value_text import axis_key, axis_text, value_text
+from stoker.features.sweeps.spec.value_text import axis_key, axis_text, edited_space, value_text
 from stoker.features.sweeps.spec.values import Value
 from stoker.features.sweeps.template import template
 from stoker.features.sweeps.template.template import Template

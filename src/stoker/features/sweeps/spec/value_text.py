@@ -7,11 +7,12 @@ to read and that the parser refuses, so that an edited one is never taken for an
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 from stoker.errors import UsageError
 from stoker.features.sweeps.spec.domains import Choices, Continuous, Domain, Steps, Whole
-from stoker.features.sweeps.spec.search_space import Axis
+from stoker.features.sweeps.spec.search_space import Axis, Space, make_space
 from stoker.features.sweeps.spec.value_syntax import parse
 from stoker.features.sweeps.spec.values import Value, key
 
@@ -77,3 +78,28 @@ def _means(text: str, data: object) -> bool:
         isinstance(domain, Choices) and key(domain.value(0).data) == key(data)
         for domain in (alone, listed)
     ) and (alone.size, listed.size) == (1, 2)
+
+
+def edited_space(
+    space: Space, edited: Sequence[Axis], kept: Collection[str] | None = None
+) -> Space:
+    """Return the space with `edited` parameters in place of those of the same names.
+
+    Other parameters, conditions and [[include]] tables stay. `kept` has the keys (`axis_key`) of
+    the parameters that stay besides the edited ones; None: all. Raises UsageError as `make_space`.
+    """
+    names = {name for axis in edited for name in axis.names}
+    by_names = {frozenset(axis.names): axis for axis in edited}
+    axes: list[Axis] = []
+    for axis in space.grids[0]:
+        new = by_names.pop(frozenset(axis.names), None)
+        if new is not None:
+            axes.append(new._replace(when=new.when or axis.when))
+        elif not names & set(axis.names) and (kept is None or axis_key(axis) in kept):
+            axes.append(axis)
+    constants = [
+        (name, value)
+        for name, value in space.constants
+        if name not in names and (kept is None or name in kept)
+    ]
+    return make_space([[*axes, *by_names.values()], *space.grids[1:]], constants)
