@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from stoker.features.artifacts import web as artifact_models
 from stoker.features.history import web as timeline_models
-from stoker.features.results import web_models as curve_models
+from stoker.features.results import web as curve_models
 from stoker.web import models, table_models
 from stoker.web.routes_folders import FoldersAnswer
 

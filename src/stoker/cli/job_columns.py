@@ -11,8 +11,8 @@ from stoker.engine.store.job_columns import find_column
 from stoker.engine.store.job_queries import JobRow
 from stoker.engine.store.job_table import Filters, JobTable, Order
 from stoker.features.results.reports import store as job_metrics
-from stoker.features.results.reports.job_metrics import store_metrics
 from stoker.features.results.reports.reports import JobFiles
+from stoker.features.results.reports.store import store_metrics
 
 _MANY = 1000  # finished jobs whose reports take a noticeable time to read
 

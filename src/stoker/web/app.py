@@ -13,8 +13,7 @@ from stoker.errors import Error
 from stoker.features.artifacts import web as routes_artifacts
 from stoker.features.history import web as routes_timeline
 from stoker.features.notes import web as routes_notes
-from stoker.features.results import web_curves as routes_curves
-from stoker.features.results import web_reports as routes_reports
+from stoker.features.results import web as routes_results
 from stoker.web import routes_folders, routes_read, routes_tables, routes_write
 from stoker.web.context import WebContext
 from stoker.web.http.guard_request import Refusal
@@ -26,11 +25,10 @@ from stoker.web.static_files import StaticFiles, docs_page
 ROUTERS = (
     routes_write.router,
     routes_notes.router,
-    routes_reports.router,
     routes_read.router,
     routes_artifacts.router,
     routes_read.operators,
-    routes_curves.router,
+    routes_results.router,
     routes_folders.router,
     routes_tables.router,
     routes_timeline.router,

@@ -11,7 +11,7 @@ from stoker.client.views.table_columns import TableColumn, complete_job_filter, 
 from stoker.engine.store import job_queries
 from stoker.engine.store.job_columns import find_column, is_column
 from stoker.features.results import export
-from stoker.features.results.reports.job_metrics import store_metrics
+from stoker.features.results.reports.store import store_metrics
 from stoker.features.results.reports.metric_cache import Reports
 from stoker.text.filters.filter_completion import Completion
 from stoker.text.finite_values import finite

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
 from stoker.features.results import figure, image_plot, terminal_plot
-from stoker.features.results.axis import Scale
 from stoker.features.results.figure import Axis, Figure, Panel, Series, TrialCurve
 from stoker.features.results.table import Row
+from stoker.features.results.terminal_plot import Scale
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from stoker.cli.output import notice, plural, print_json, table
 from stoker.engine.store.database import Database
 from stoker.errors import UsageError
-from stoker.features.results.comparison import Compared, differing
 from stoker.features.results.export import short
 from stoker.features.results.run_comparison import (
     DEFAULT_RUNS,
     MAX_RUNS,
+    Compared,
     Comparison,
     compare_runs,
     comparison_json,
+    differing,
 )
 from stoker.features.results.run_selection import Selection
 from stoker.text.command_line import Parsed

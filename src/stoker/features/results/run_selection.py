@@ -7,21 +7,20 @@ A run is one job, or one trial of a sweep with its newest job. `stoker results A
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from stoker.engine.store import job_queries
-from stoker.engine.store.database import Database
+from stoker.engine.store.database import Database, id_list
 from stoker.errors import NotFound, UsageError
-from stoker.features.results import store_run_facts as run_facts
 from stoker.features.results.export import short
 from stoker.features.results.reports.reports import JobFiles, Reported, job_reports, sweep_reports
 from stoker.features.results.reports.summary import Stat
-from stoker.features.results.store_run_facts import RunFacts
 from stoker.features.results.table import Row, varying
 from stoker.features.sweeps import store as sweeps
 from stoker.features.sweeps.spec.spec import Metric, make_metric
 from stoker.features.sweeps.store import SweepRow
 from stoker.record import Record
+from stoker.text.byte_text import maybe_text, unpack_words
 from stoker.text.commands.command_params import command_params
 from stoker.text.selectors import parse_selector
 
@@ -212,9 +211,7 @@ class RunSelector:
         )
 
     def _runs(self, found: list[tuple[str | None, Reported]]) -> list[Run]:
-        facts = run_facts.of_jobs(
-            self._db, (one.row.job for _, one in found if one.row.job is not None)
-        )
+        facts = of_jobs(self._db, (one.row.job for _, one in found if one.row.job is not None))
         reported = {metric for _, one in found for metric in one.summary}
         found = [(name, _with_params(one, facts, reported)) for name, one in found]
         labels = Labels(
@@ -247,3 +244,32 @@ def _with_params(one: Reported, facts: dict[int, RunFacts], metrics: set[str]) -
     if any("stoker:" in word for word in known.argv):
         params = {name: value for name, value in params.items() if name not in metrics}
     return one._replace(row=one.row._replace(params=params))
+
+
+class RunFacts(Record):
+    sweep: str | None = None
+    backend: str = "local"  # this host
+    started_at: float | None = None  # of the first attempt
+    argv: tuple[str, ...] = ()
+    shell: bool = False
+
+
+def of_jobs(db: Database, jobs: Iterable[int]) -> dict[int, RunFacts]:
+    """The facts of the jobs that are in the database."""
+    rows = db.execute(
+        "SELECT j.id, s.name, g.backend, (SELECT min(started_at) FROM attempts WHERE job = j.id),"
+        " j.argv, j.shell"
+        " FROM jobs j JOIN request_groups g ON g.id = j.request_group"
+        " LEFT JOIN sweeps s ON s.id = j.sweep WHERE j.id IN (SELECT value FROM json_each(?))",
+        (id_list(jobs),),
+    )
+    return {
+        job: RunFacts(
+            sweep=maybe_text(name),
+            backend=backend or "local",
+            started_at=start,
+            argv=unpack_words(argv),
+            shell=bool(shell),
+        )
+        for job, name, backend, start, argv, shell in rows
+    }

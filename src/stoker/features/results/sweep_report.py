@@ -15,7 +15,7 @@ from stoker.features.code import store as code_states
 from stoker.features.code.views import code_words, machine_words
 from stoker.features.notes import store as notes
 from stoker.features.results import table
-from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.curve_reader import CurveCache
 from stoker.features.results.figure import (
     CurveAxes,
     Figure,
