@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 
 from stoker.cli.open_queue import at_end
-from stoker.cli.output import notice
-from stoker.cli.progress_line import ProgressLine
+from stoker.cli.output import ProgressLine, notice
 from stoker.cli.start_notice import STARTED
 from stoker.cli.verbs.wait import code_of
 from stoker.client.live.change_feed import ChangeFeed
@@ -22,7 +22,6 @@ from stoker.engine.store import job_queries
 from stoker.engine.store.job_queries import JobRow
 from stoker.engine.supervisor.sockets import connect
 from stoker.errors import Conflict, NotFound, UsageError
-from stoker.features.terminal.limit_notice import LimitNotice
 from stoker.features.terminal.relay import relay
 from stoker.features.terminal.session import PROGRAM, SHELL, session_argv
 from stoker.settings import Settings
@@ -30,6 +29,7 @@ from stoker.states import FINAL, WAITING
 from stoker.text.activation import is_in_container
 from stoker.text.command_line import Parsed
 from stoker.text.commands.shell_words import is_interactive, plain_words
+from stoker.text.durations import format_duration
 from stoker.text.terminal import cut, printable
 
 PRIORITY = 10  # a person waits, so interactive jobs start before those of the default priority
@@ -199,3 +199,28 @@ def _seconds_left(queue: Queue, job: int) -> float | None:
     if row.time_limit is None or row.started_at is None:
         return None
     return row.started_at + row.time_limit - time.time()
+
+
+_WARN_SECONDS = (300.0, 60.0)
+_SOON = 2.0  # seconds; timers may be a little early
+
+
+class LimitNotice:
+    """`seconds_left` reads how long the job may still run, because a user may change the limit."""
+
+    def __init__(self, seconds_left: Callable[[], float | None]) -> None:
+        self._seconds_left = seconds_left
+        self._shown_for = float("inf")  # the smallest threshold that was announced
+
+    def next(self) -> tuple[str | None, float | None]:
+        """A warning that is due, and the seconds until the next one can be due."""
+        left = self._seconds_left()
+        if left is None:
+            return None, None
+        due = [one for one in _WARN_SECONDS if left <= one + _SOON]
+        text = None
+        if due and min(due) < self._shown_for:
+            self._shown_for = min(due)
+            text = f"the time limit ends this job in {format_duration(max(0.0, round(left)))}"
+        later = [left - one for one in _WARN_SECONDS if one not in due]
+        return text, min(later) if later else None
