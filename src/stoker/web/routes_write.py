@@ -14,7 +14,7 @@ from stoker.client.queue import Queue
 from stoker.errors import Error
 from stoker.features.sweeps import web_actions as sweep_actions
 from stoker.features.sweeps import web_form as sweep_form
-from stoker.web import actions, batch_form, job_form, models
+from stoker.web import actions, job_form, models
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import error_response, json_response, refusal_response
@@ -95,7 +95,7 @@ async def submit_batch(request: Request, form: models.NewBatch, token: SubmitTok
     """Queue many jobs from a text, all of them or none."""
 
     def work(queue: Queue) -> dict[str, object]:
-        specs = batch_form.jobs_of(queue, form)
+        specs = job_form.jobs_of(queue, form)
         if form.dry_run:
             return {"dry_run": job_form.shown(specs[:1000]), "total": len(specs)}
         return job_form.submit(queue, specs, time.time(), token)
