@@ -294,7 +294,7 @@ class Job(Annotated, Generic[T_co]):
 
     def _final_row(self, timeout: float | None, progress: bool | None = None) -> JobRow:
         from stoker.client.live.finish_watch import FinishWatch
-        from stoker.python.wait_line import WaitLine
+        from stoker.python.wait import WaitLine
 
         try:
             with WaitLine(self._settings, self._together or [self.id], progress) as line:
