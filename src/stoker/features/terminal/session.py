@@ -3,7 +3,7 @@
     python -P -m stoker.features.terminal.session FOLDER IDLE_SECONDS shell|program -- COMMAND...
 
 A terminal attaches through the Unix socket FOLDER/JOB (see frames.py; the other end is
-features/terminal/relay.py). The program starts when the first terminal attaches, and goes on when
+features/terminal/start.py). The program starts when the first terminal attaches, and goes on when
 the terminal goes away. Everything that it prints also goes to stdout, the log of the job. A new
 terminal replaces the one before.
 """
