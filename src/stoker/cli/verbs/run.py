@@ -202,7 +202,7 @@ def run(parsed: Parsed) -> int:
 
 def _notify(db: Database, folder: str, settings: Settings) -> None:
     """Hand the notifications of the run over to the queue; a failure is only a warning."""
-    from stoker.features.notify.foreground_messages import hand_over
+    from stoker.features.notify.foreground import hand_over
 
     try:
         hand_over(db, folder, settings)

@@ -22,7 +22,7 @@ def remote_wait(box: Box, words: list[str], parsed: Parsed) -> int:
     """
     if parsed["notify"] is None:
         return _wait_for_jobs(box, words, parsed)
-    from stoker.features.notify.wait_notification import WaitNotification
+    from stoker.features.notify.foreground import WaitNotification
 
     notification = WaitNotification(parsed["notify"])
     others = [word for word in words if word.partition("=")[0] != "--notify"]
