@@ -18,8 +18,7 @@ from stoker.features.history.gpu_history import history_json
 from stoker.features.history.usage_charts import gpu_trace as gpu_trace_of
 from stoker.features.history.usage_charts import job_trace as job_trace_of
 from stoker.features.history.usage_charts import series_json
-from stoker.features.metrics_export.operator_metrics import metrics_text
-from stoker.features.metrics_export.prometheus import CONTENT_TYPE
+from stoker.features.metrics_export.operator_metrics import CONTENT_TYPE, metrics_text
 from stoker.features.results.reports.reports import source_of_job
 from stoker.features.sweeps.control.clone import form_of_sweep
 from stoker.web import actions, job_table_view, models
