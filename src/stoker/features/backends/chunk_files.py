@@ -27,15 +27,12 @@ import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from stoker.engine.job_settings import settings_of
 from stoker.engine.model import Context, JobSpec, ReadyJob, Request
 from stoker.fields import from_fields, to_fields
 from stoker.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 VERSION = 1
 JOBS = "jobs.jsonl"

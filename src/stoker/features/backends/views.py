@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from stoker.client.views.job import iso
 from stoker.engine.model import Request
@@ -11,10 +12,6 @@ from stoker.engine.policy.host_words import declared_words
 from stoker.features.backends.nodes import UP, Node
 from stoker.features.backends.store import BackendRow
 from stoker.text.plurals import plural
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def nodes_summary(nodes: Sequence[Node]) -> str:

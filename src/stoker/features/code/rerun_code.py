@@ -12,12 +12,9 @@ from stoker.engine.store.reruns import NewPlace, OldPlace
 from stoker.errors import Conflict
 from stoker.features.code import store as code_states
 from stoker.features.code import store_snapshots as snapshots
+from stoker.features.code.code_gatherer import CodeGatherer
 from stoker.features.code.snapshots import Snapshots
 from stoker.features.code.state_reader import changed_since, named_files
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.features.code.code_gatherer import CodeGatherer
 
 
 def places_now(

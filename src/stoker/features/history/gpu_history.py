@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from stoker.cli.output import table
 from stoker.client.queue import Queue
@@ -14,11 +15,6 @@ from stoker.features.history.gpu_time import GpuTime, Interval, add_up
 from stoker.record import Record
 from stoker.settings import Settings
 from stoker.text.durations import format_duration
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
 
 # The last interval of the running daemon lasts until now; it is saved this often at least.
 _SAVED_SECONDS = 60.0

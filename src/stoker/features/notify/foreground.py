@@ -12,6 +12,7 @@ import sys
 import time
 
 from stoker.cli.output import notice
+from stoker.client.queue import Queue
 from stoker.engine.daemon.start import wake_daemon
 from stoker.engine.store.database import Database, open_database
 from stoker.engine.store.job_queries import JobRow
@@ -27,10 +28,6 @@ from stoker.features.notify.send_process import send_now
 from stoker.features.notify.senders.desktop import is_available
 from stoker.settings import Settings, prepare_state_dir
 from stoker.text.terminal import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.client.queue import Queue
 
 
 def hand_over(db: Database, folder: str, settings: Settings) -> int:

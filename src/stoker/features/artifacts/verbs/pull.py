@@ -18,13 +18,10 @@ from stoker.engine.store.job_queries import JobRow
 from stoker.engine.supervisor.logs import job_folder, log_path, metrics_path
 from stoker.errors import TryLater, UsageError
 from stoker.features.artifacts.artifacts import output_folder
+from stoker.features.remote.pull_stream import Saved
 from stoker.record import Record
 from stoker.text.command_line import Option, Parsed, Verb
 from stoker.text.terminal import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from stoker.features.remote.pull_stream import Saved
 
 DEFAULT_FOLDER = "stoker-jobs"
 

@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 from stoker.features.backends import chunk_files
 from stoker.features.backends.nodes import DOWN, UP, Node
@@ -36,10 +37,6 @@ from stoker.features.backends.store_allocations import Allocation
 from stoker.fields import from_fields
 from stoker.record import Record
 from stoker.text.sizes import parse_size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _PLACED = "placed"  # a file in the folder of a chunk
 _PATIENCE_SECONDS = 60.0  # an allocation that waits for longer has nodes reserved for it

@@ -17,6 +17,7 @@ import os
 import stat
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from stoker.engine.supervisor.logs import job_folder, metrics_path
 from stoker.features.backends.chunk_files import CONTEXTS, JOBS, read_lines
@@ -26,10 +27,6 @@ from stoker.functions.payload_files import CALL
 from stoker.record import Record
 from stoker.text.commands.output_patterns import expand_patterns, literal_path
 from stoker.text.sizes import format_size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _BLOCK = 1 << 20
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 from operator import ne
+from typing import Any
 
 from stoker.features.results.reports.event_files import EventReader
 from stoker.features.results.reports.report_block import Column, ReportBlock
@@ -31,10 +32,6 @@ from stoker.features.results.reports.report_files import (
 )
 from stoker.record import Record
 from stoker.text.progress.report_line import Report, is_number
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_NAMES = 2000  # per file: names such as `loss_1`, `loss_2`, ... must not exhaust memory
 _MAX_CUTS = 1000
