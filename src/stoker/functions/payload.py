@@ -21,7 +21,6 @@ from types import CodeType, FunctionType
 from stoker.engine.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, moved
 from stoker.errors import UsageError
 from stoker.fields import from_fields
-from stoker.functions import unpickling
 from stoker.record import Record
 
 _MAX_CALL_TEXT = 100
@@ -313,7 +312,7 @@ def _imported(module: str, name: str) -> AnyCallable:
 
 def _loaded(stream: io.BytesIO) -> Any:
     try:
-        return unpickling.load(stream)
+        return pickle.load(stream)
     except ImportError as error:
         raise _no_module(error.name or "a module", error) from error
 

@@ -70,18 +70,11 @@ def write_chunk(
     header: Header,
     contexts: Mapping[int, Context],
     jobs: Iterable[Mapping[str, Any]],
-    *,
-    is_open: bool = False,
 ) -> None:
-    """Write the files of a new chunk; a repeated call writes the same files again.
-
-    `is_open`: more jobs follow with `append_jobs`.
-    """
+    """Write the files of a new chunk; a repeated call writes the same files again."""
     os.makedirs(folder, 0o700, exist_ok=True)
     write_contexts(folder, contexts)
-    lines = [json.dumps(header._asdict()), *map(json.dumps, jobs)]
-    if not is_open:
-        lines.append(json.dumps({"end": True}))
+    lines = [json.dumps(header._asdict()), *map(json.dumps, jobs), json.dumps({"end": True})]
     write_whole(os.path.join(folder, JOBS), "\n".join(lines) + "\n")
 
 

@@ -265,7 +265,7 @@ class _Filler:
         if isinstance(part, str):
             return part
         if part.hole.name == "gpu":
-            return part.write_variable("STOKER_GPUS")
+            return part.write_gpus()
         if part.hole.name == "params" and part.hole.style in _WHOLE_WORDS:
             return " ".join(part.write(word) for word in self._params(part))
         return part.write(self._value(part))
@@ -277,7 +277,7 @@ class _Filler:
         made = [
             quote(part)
             if isinstance(part, str)
-            else part.write_variable("STOKER_GPUS")
+            else part.write_gpus()
             if part.hole.name == "gpu"
             else quote(self._value(part))
             for part in word.parts
