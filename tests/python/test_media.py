@@ -14,7 +14,7 @@ from PIL import Image
 
 import stoker
 from stoker.functions import media
-from stoker.functions.png_writer import png_of_array
+from stoker.functions.media import png_of_array
 
 RED = numpy.zeros((4, 6, 3), numpy.uint8) + numpy.array([200, 10, 10], numpy.uint8)
 

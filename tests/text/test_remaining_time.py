@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from stoker.engine.policy.finish_forecast import Finish, Interval, Work, finish_forecast
-from stoker.text.progress.progress_number import WorkDone, work_done
-from stoker.text.progress.remaining_time import Remaining, StepReport, remaining_time
+from stoker.text.progress.progress_number import (
+    Remaining,
+    StepReport,
+    WorkDone,
+    remaining_time,
+    work_done,
+)
 
 
 def test_progress_counts_more_than_earlier_jobs() -> None:

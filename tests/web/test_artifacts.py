@@ -14,7 +14,7 @@ import pytest
 from stoker.client.queue import Queue
 from stoker.engine.store import job_queries
 from stoker.features.artifacts.artifacts import list_artifacts
-from stoker.features.artifacts.pull_files import files_to_pull
+from stoker.features.artifacts.verbs.pull import files_to_pull
 from stoker.features.artifacts.web import disposition
 from stoker.settings import Settings
 from tests.features.results.event_bytes import scalars

@@ -13,8 +13,7 @@ from stoker.client.throttled_cache import ThrottledCache
 from stoker.errors import TryLater
 from stoker.web.auth import Failures, Guard
 from stoker.web.http.guard_request import GuardRequest
-from stoker.web.revocations import Revocations
-from stoker.web.sessions import SESSION_SECONDS, TICKET_SECONDS, Keys
+from stoker.web.sessions import SESSION_SECONDS, TICKET_SECONDS, Keys, Revocations
 
 
 class Clock:

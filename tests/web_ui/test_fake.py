@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from stoker.features.artifacts import web_models as artifact_models
-from stoker.features.history import web_models as timeline_models
-from stoker.features.results import web_models as curve_models
-from stoker.web import models, table_models
+from stoker.features.artifacts import web as artifact_models
+from stoker.features.history import web as timeline_models
+from stoker.features.results import web as curve_models
+from stoker.web import models, routes_tables
 from stoker.web.routes_folders import FoldersAnswer
 
 _ASK = """
@@ -53,11 +53,11 @@ _MODELS: dict[str, type[BaseModel]] = {
     "/api/sweeps/brave-otter/form": models.SweepFormAnswer,
     "/api/jobs/15/trace": models.TraceAnswer,
     "/api/gpus/history": models.GpuHistoryAnswer,
-    "/api/history": table_models.HistoryAnswer,
-    "/api/history/failures": table_models.FailuresAnswer,
-    "/api/history/columns": table_models.ColumnsAnswer,
-    "/api/history/complete": table_models.CompletionAnswer,
-    "/api/sweeps/brave-otter/failures": table_models.FailuresAnswer,
+    "/api/history": routes_tables.HistoryAnswer,
+    "/api/history/failures": routes_tables.FailuresAnswer,
+    "/api/history/columns": routes_tables.ColumnsAnswer,
+    "/api/history/complete": routes_tables.CompletionAnswer,
+    "/api/sweeps/brave-otter/failures": routes_tables.FailuresAnswer,
     "/api/curves": curve_models.ChartsAnswer,
     "/api/compare": curve_models.CompareAnswer,
     "/api/jobs/15/files": artifact_models.FilesAnswer,

@@ -14,8 +14,8 @@ from stoker.engine.store.job_queries import JobRow
 from stoker.engine.store.job_table import Filters, JobTable, Order
 from stoker.features.results.export import short
 from stoker.features.results.reports import store as job_metrics
-from stoker.features.results.reports.job_metrics import store_metrics
 from stoker.features.results.reports.reports import JobFiles
+from stoker.features.results.reports.store import store_metrics
 from stoker.text.durations import format_duration
 from stoker.text.sizes import format_size
 

@@ -196,7 +196,7 @@ def _dispatch(words: list[str], host: str | None) -> int:
         return _help(words[1:])
     call = os.environ.pop("STOKER_REMOTE_CALL", None)  # not for jobs
     if call is not None:
-        from stoker.features.remote.call_marker import CallMarker
+        from stoker.features.remote.remote_command import CallMarker
 
         marker = CallMarker(call)
         return marker.exit(_run(words))

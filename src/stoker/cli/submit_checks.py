@@ -36,7 +36,7 @@ def check_job_file(path: str, verb: str) -> None:
     """Raise UsageError if a job file looks like a program or a sweep file."""
     if path == "-" or not os.path.isfile(path):
         return
-    from stoker.text.commands.job_file_kind import other_use
+    from stoker.text.commands.job_file import other_use
 
     try:
         with open(path, "rb") as file:
@@ -142,7 +142,7 @@ def _meant(words: tuple[str, ...], path: str) -> str:
 
 
 def _is_list_of_commands(path: str) -> bool:
-    from stoker.text.commands.job_file_kind import other_use
+    from stoker.text.commands.job_file import other_use
 
     try:
         with open(path, "rb") as file:

@@ -77,8 +77,7 @@ ROUTES = (
     "history.web:router",
     "metrics_export.web:router",
     "notes.web:router",
-    "results.web_curves:router",
-    "results.web_reports:router",
+    "results.web:router",
 )
 
 # What happens when jobs are removed: before it, to records (in a transaction), and to files.

@@ -18,10 +18,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import CodeType, FunctionType
 
+from stoker.engine.snapshot_context import SNAPSHOT_DIR, SNAPSHOT_OF, moved
 from stoker.errors import UsageError
 from stoker.fields import from_fields
-from stoker.functions import unpickling
-from stoker.functions.import_paths import extend_path, own_path
 from stoker.record import Record
 
 _MAX_CALL_TEXT = 100
@@ -313,7 +312,7 @@ def _imported(module: str, name: str) -> AnyCallable:
 
 def _loaded(stream: io.BytesIO) -> Any:
     try:
-        return unpickling.load(stream)
+        return pickle.load(stream)
     except ImportError as error:
         raise _no_module(error.name or "a module", error) from error
 
@@ -376,3 +375,32 @@ def encode_error(attempt: int, error: BaseException, traceback: str) -> bytes:
 
 def read_call_result(body: bytes) -> CallResult:
     return from_fields(CallResult, pickle.loads(body))
+
+
+# Pass sys.path of the submitter to the job, so that it imports the same modules.
+
+
+def own_path() -> list[str]:
+    """sys.path of this process with absolute paths."""
+    path = []
+    for entry in sys.path:
+        try:
+            path.append(os.path.abspath(entry))  # "" is the current folder
+        except (FileNotFoundError, TypeError):
+            continue  # the current folder was deleted, or the entry is not a path
+    return path
+
+
+def extend_path(sent: list[str]) -> None:
+    """Add the submitter's entries to sys.path: those before the first common entry go to the front,
+    the others to the end. In a snapshot, folders of the work tree are replaced by their copies."""
+    tree, root = os.environ.get(SNAPSHOT_DIR), os.environ.get(SNAPSHOT_OF)
+    if tree and root:
+        sent = [moved(entry, root, tree) for entry in sent]
+    own = set(sys.path)
+    common = next((i for i, entry in enumerate(sent) if entry in own), len(sent))
+    sys.path[:] = [
+        *sent[:common],
+        *sys.path,
+        *(entry for entry in sent[common:] if entry not in own),
+    ]

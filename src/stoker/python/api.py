@@ -368,7 +368,7 @@ class Queue:
 
         from stoker.functions import call, payload_files
         from stoker.functions.payload import Packer, call_text
-        from stoker.python.function_interpreter import python_for
+        from stoker.python.function_arguments import python_for
 
         if not isinstance(function, JobFunction):
             function = JobFunction(function, options or {})

@@ -25,7 +25,7 @@ from stoker.engine.store.request_groups import limited_group
 from stoker.errors import UsageError
 from stoker.python.api import Queue
 from stoker.python.job import Job
-from stoker.python.wait_line import WaitLine, wait_for_futures
+from stoker.python.wait import WaitLine, wait_for_futures
 from stoker.states import CANCELLED, WAITING
 
 if TYPE_CHECKING:

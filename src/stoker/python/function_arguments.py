@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stoker.engine.model import JobSpec
+from stoker.errors import UsageError
+from stoker.features.environments.environment_options import has_own_python
 from stoker.functions.payload import label
+from stoker.text.activation import is_in_container
 
 if TYPE_CHECKING:
     from stoker.python.sweep import Params
@@ -76,3 +81,18 @@ def _unknown_argument(function: Callable[..., Any], name: str, known: list[str])
     near = nearest(name, known)
     hint = f"did you mean '{near}'?" if near else f"its arguments: {', '.join(known) or 'none'}"
     return f"{label(function)}(): got an unexpected keyword argument '{name}'; {hint}"
+
+
+def python_for(spec: JobSpec) -> str:
+    """The Python that calls a function: that of the job's environment, otherwise this one.
+
+    Stoker must be installed in that environment. Raises UsageError for a container, which does not
+    have the files of the call.
+    """
+    if is_in_container(spec.settings.activation):
+        raise UsageError(
+            "a function cannot run in a container",
+            'submit a command instead, e.g. ["python", "train.py"]',
+            "container",
+        )
+    return "python" if has_own_python(spec.settings.activation) else sys.executable

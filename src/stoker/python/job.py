@@ -294,7 +294,7 @@ class Job(Annotated, Generic[T_co]):
 
     def _final_row(self, timeout: float | None, progress: bool | None = None) -> JobRow:
         from stoker.client.live.finish_watch import FinishWatch
-        from stoker.python.wait_line import WaitLine
+        from stoker.python.wait import WaitLine
 
         try:
             with WaitLine(self._settings, self._together or [self.id], progress) as line:
@@ -319,17 +319,17 @@ class Job(Annotated, Generic[T_co]):
             raise self._failure(row)  # also if it failed after it had written a value
         if result is None or result.value is None:
             return cast("T_co", 0)
-        from stoker.functions import unpickling
+        import pickle
 
-        return cast("T_co", unpickling.loads(result.value))
+        return cast("T_co", pickle.loads(result.value))
 
     def _remote_error(self, result: CallResult, row: JobRow) -> Exception:
-        from stoker.functions import unpickling
+        import pickle
 
         error: Exception | None = None
         if result.error is not None:
             try:
-                error = unpickling.loads(result.error)
+                error = pickle.loads(result.error)
             except KeyboardInterrupt:
                 raise
             except BaseException:  # its module cannot be imported here; use its text
@@ -373,7 +373,7 @@ def _result_of(folder: str, row: JobRow) -> CallResult | None:
 
 
 def open_job(state_dir: str, id: int) -> Job[Any]:
-    """Unpickle a handle. Pickles contain this name: see functions/unpickling.py before a rename."""
+    """Unpickle a handle. Pickles contain this name."""
     from stoker.settings import load_settings
 
     return Job(load_settings()._replace(state_dir=state_dir), id)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stoker.features.sweeps.spec.spec import SweepSpec
     from stoker.features.sweeps.store import SweepRow
     from stoker.features.sweeps.template.template import Template
-    from stoker.python.wait_line import WaitLine
+    from stoker.python.wait import WaitLine
     from stoker.settings import Settings
 
 Params: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
@@ -184,7 +184,7 @@ class Sweep(Annotated):
 
     def _line(self, progress: bool | None) -> WaitLine:
         from stoker.features.sweeps import store as sweeps
-        from stoker.python.wait_line import WaitLine
+        from stoker.python.wait import WaitLine
 
         row = self._row()
         planned = self._spec().total_trials if row.is_driven else None
@@ -297,7 +297,7 @@ def start(
     from stoker.client.submit.job_options import NAMES, check_names
     from stoker.client.submit.parsed_options import make_spec, read_options
     from stoker.features.sweeps.control import lifecycle
-    from stoker.python.function_interpreter import python_for
+    from stoker.python.function_arguments import python_for
 
     check_names(options, (*_SWEEP_OPTIONS, *NAMES), "a sweep")
     own = {key: value for key, value in options.items() if key in _SWEEP_OPTIONS}

@@ -9,19 +9,180 @@ open in between.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
-from stoker.client.live.live_state import LiveState, LiveStateReader
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from stoker.client.live.live_state import LiveState, LiveStateReader, wait_json
 from stoker.client.live.state_watcher import StateWatcher
 from stoker.client.queue import Queue
+from stoker.client.views import job as views
+from stoker.client.views.job_waits import Wait
+from stoker.engine.daemon.gpus.process_owners import user_name
 from stoker.engine.model import LOCAL
 from stoker.record import Record
 from stoker.settings import Settings
-from stoker.web.responses import encode
-from stoker.web.state_events import difference, overview
+from stoker.web.responses import encode, refusal_response
+
+
+def overview(
+    state: LiveState, event: int, read_only: bool, default_backend: str
+) -> dict[str, object]:
+    return {
+        "now": views.iso(state.at),
+        "event_id": event,
+        "read_only": read_only,
+        "user": user_name(os.geteuid()),
+        "host": os.uname().nodename,
+        "daemon": state.daemon,
+        "gpus": state.gpus,
+        "gpu_error": state.gpu_error,
+        "backends": state.backends,
+        "resources": state.host,
+        "default_backend": default_backend,
+        "running": [state.job(id) for id in state.running],
+        "queue": [state.job(id) for id in state.queue],
+        "recent": [state.job(id) for id in state.recent],
+        "counts": state.counts,
+        "sweeps": list(state.sweeps.values()),
+    }
+
+
+def difference(old: LiveState, new: LiveState) -> dict[str, object] | None:
+    """The content of the event that turns `old` into `new`; None when nothing changed."""
+    changed = [
+        id
+        for id, text in new.serialized.items()
+        if old.serialized.get(id) != text or (id in new.waits) != (id in old.waits)
+    ]
+    removed = [id for id in old.jobs if id not in new.jobs]
+    sweeps = [sweep for name, sweep in new.sweeps.items() if old.sweeps.get(name) != sweep]
+    removed_sweeps = [name for name in old.sweeps if name not in new.sweeps]
+    sent = set(changed)
+    changed_waits = {}
+    for id, wait in new.waits.items():
+        if id in sent:
+            continue
+        if _differs(old.waits[id], wait):
+            changed_waits[id] = wait_json(wait, new.at)
+        else:
+            new.waits[id] = old.waits[id]  # what clients have; small changes add up
+    changed_runs = {}
+    for id, run in new.runs.items():
+        if id in sent:
+            continue
+        if id not in old.runs or run.differs(old.runs[id], new.at):
+            changed_runs[id] = run.as_json(new.at)
+        else:
+            new.runs[id] = old.runs[id]
+    is_same = (
+        old.gpus,
+        old.gpu_error,
+        old.counts,
+        old.daemon,
+        old.queue,
+        old.backends,
+        old.host,
+    ) == (new.gpus, new.gpu_error, new.counts, new.daemon, new.queue, new.backends, new.host)
+    if is_same and not (
+        changed or removed or sweeps or removed_sweeps or changed_waits or changed_runs
+    ):
+        return None
+    content: dict[str, object] = {
+        "now": views.iso(new.at),
+        "counts": new.counts,
+        "gpus": new.gpus,
+        "gpu_error": new.gpu_error,
+        "resources": new.host,
+        "daemon": new.daemon,
+        "jobs": [new.job(id) for id in changed],
+        "removed": removed,
+        "sweeps": sweeps,
+        "removed_sweeps": removed_sweeps,
+        "waits": changed_waits,
+        "runs": changed_runs,
+    }
+    if old.queue != new.queue:
+        content["queue"] = list(new.queue)
+    if old.backends != new.backends:  # a cluster may have thousands of nodes
+        content["backends"] = new.backends
+    return content
+
+
+def _differs(old: Wait, new: Wait) -> bool:
+    """Whether clients need an update; a start time that moved by a few seconds does not count."""
+    if (old.ready, old.short) != (new.ready, new.short):
+        return True
+    if old.why != new.why or old.starts_at is None or new.starts_at is None:
+        return (old.why, old.starts_at is None) != (new.why, new.starts_at is None)
+    return abs(old.starts_at - new.starts_at) > 5.0
+
+
+_PING_SECONDS = 15.0
+_SEND_TIMEOUT_SECONDS = 5.0  # a client that reads nothing for this long is dropped
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"x-accel-buffering", b"no"),
+]
+
+
+class Stream(Response):
+    """Ends when the client disconnects, falls behind or logs out, or when the server stops."""
+
+    def __init__(self, hub: EventHub, after: int | None, is_allowed: Callable[[], bool]) -> None:
+        super().__init__()
+        self._hub = hub
+        self._after = after
+        self._is_allowed = is_allowed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        abort: Callable[[], None] = scope.get("extensions", {}).get("stoker.abort", lambda: None)
+        client = self._hub.subscribe(self._after, abort)
+        if client is None:
+            await refusal_response(503, "too_many", "too many browser tabs are open")(
+                scope, receive, send
+            )
+            return
+        disconnected = asyncio.ensure_future(_wait_for_disconnect(receive))
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await self._pump(client, disconnected, send)
+        except TimeoutError:
+            abort()  # the client does not read
+            await asyncio.sleep(0)  # let the connection handle the abort
+        finally:
+            self._hub.unsubscribe(client)
+            disconnected.cancel()
+
+    async def _pump(self, client: Client, disconnected: asyncio.Future[None], send: Send) -> None:
+        while not disconnected.done():
+            next_event = asyncio.ensure_future(client.events.get())
+            waiting: set[asyncio.Future[Any]] = {next_event, disconnected}
+            await asyncio.wait(waiting, timeout=_PING_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if next_event.done():
+                data = next_event.result()
+            else:
+                next_event.cancel()
+                data = b": ping\n\n"
+            if not self._is_allowed():
+                data = None
+            is_last = data is None
+            message = {"type": "http.response.body", "body": data or b"", "more_body": not is_last}
+            await asyncio.wait_for(send(message), _SEND_TIMEOUT_SECONDS)
+            if is_last:
+                return
+
+
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
 
 _MAX_EVENTS = 500
 _MAX_BYTES = 8 << 20

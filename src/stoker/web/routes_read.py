@@ -20,12 +20,12 @@ from stoker.features.history.usage_charts import job_trace as job_trace_of
 from stoker.features.history.usage_charts import series_json
 from stoker.features.results.reports.reports import source_of_job
 from stoker.features.sweeps.control.clone import form_of_sweep
-from stoker.web import actions, job_view, models
+from stoker.web import actions, job_table_view, models
 from stoker.web.context import guard_request_of, web_of
-from stoker.web.job_view import JobsQuery
+from stoker.web.event_hub import Stream
+from stoker.web.job_table_view import JobsQuery
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import json_response
-from stoker.web.sse import Stream
 
 ERRORS: dict[int | str, dict[str, object]] = {
     status: {"model": ErrorAnswer, "description": text}
@@ -90,7 +90,7 @@ async def jobs(
     """Jobs, newest first."""
     query = JobsQuery(state, tag, name, sweep, on, q, starred=starred)
     found = await web_of(request).threads.read(
-        lambda queue: job_view.jobs_page(queue, query, before, limit)
+        lambda queue: job_table_view.jobs_page(queue, query, before, limit)
     )
     return json_response(request, found)
 
@@ -100,7 +100,7 @@ async def job(request: Request, id: JobId) -> Response:
     """One job with its attempts, events, reasons for waiting, parameters and metrics."""
     web = web_of(request)
     found = await web.threads.read(
-        lambda queue: job_view.job_in_full(queue, job_queries.job(queue.db, id), web.reports)
+        lambda queue: job_table_view.job_in_full(queue, job_queries.job(queue.db, id), web.reports)
     )
     return json_response(request, {"job": found})
 

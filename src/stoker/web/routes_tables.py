@@ -3,19 +3,73 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
+from pydantic import BaseModel, Field
 
 from stoker.client.queue import Queue
 from stoker.features.results.optional_imports import missing_parquet
 from stoker.text.filters.filter_completion import Completion
-from stoker.web import table_models
 from stoker.web.context import web_of
-from stoker.web.job_view import JobsQuery
+from stoker.web.job_table_view import JobsQuery
+from stoker.web.models import Answer, Job
 from stoker.web.responses import json_response
 from stoker.web.routes_read import ERRORS, Number, Short, SweepName
+
+
+class TableJob(Job):
+    values: dict[str, Any] = Field(description="the values of the requested columns, by name")
+
+
+class HistoryAnswer(Answer):
+    jobs: list[TableJob]
+    next: int | None = Field(
+        description="`before` for the next page, or `offset` if the jobs are sorted by a column"
+    )
+    total: int = Field(description="number of matching jobs, counted up to 100,000")
+    has_more: bool = Field(description="whether more jobs match than were counted")
+    unread: int = Field(description="finished jobs whose metrics are not read yet; ask again")
+
+
+class FailureGroup(BaseModel):
+    """Jobs or trials that failed in the same way."""
+
+    state: str
+    result: str
+    size: int = Field(description="number of them")
+    job: int | None = Field(description="the newest of them")
+    trial: int | None
+    where: str = Field(description="the filter that selects them")
+
+
+class FailuresAnswer(Answer):
+    groups: list[FailureGroup]
+
+
+class TableColumn(BaseModel):
+    name: str
+    kind: str = Field(description="job, param or metric")
+    words: str = Field(description="what it is")
+    is_number: bool
+
+
+class ColumnsAnswer(Answer):
+    columns: list[TableColumn]
+    parquet: str | None = Field(description="why Parquet files cannot be written; null: they can")
+
+
+class Suggestion(BaseModel):
+    text: str
+    note: str
+
+
+class CompletionAnswer(Answer):
+    start: int = Field(description="the first character that a suggestion replaces")
+    end: int
+    suggestions: list[Suggestion]
+
 
 router = APIRouter(prefix="/api", responses=ERRORS, tags=["tables"])
 
@@ -58,7 +112,7 @@ def _query(
 JobsAsked = Annotated[JobsQuery, Depends(_query)]
 
 
-@router.get("/history", response_model=table_models.HistoryAnswer)
+@router.get("/history", response_model=HistoryAnswer)
 async def history(
     request: Request,
     asked: JobsAsked,
@@ -75,7 +129,7 @@ async def history(
     return json_response(request, found)
 
 
-@router.get("/history/failures", response_model=table_models.FailuresAnswer)
+@router.get("/history/failures", response_model=FailuresAnswer)
 async def history_failures(request: Request, asked: JobsAsked) -> Response:
     """Failed and lost jobs in groups that failed in the same way, the largest first."""
     web = web_of(request)
@@ -83,7 +137,7 @@ async def history_failures(request: Request, asked: JobsAsked) -> Response:
     return json_response(request, found)
 
 
-@router.get("/history/columns", response_model=table_models.ColumnsAnswer)
+@router.get("/history/columns", response_model=ColumnsAnswer)
 async def history_columns(request: Request) -> Response:
     """The columns that filters, orders and exports of jobs can use."""
     web = web_of(request)
@@ -95,7 +149,7 @@ async def history_columns(request: Request) -> Response:
     return json_response(request, await web.threads.read(read))
 
 
-@router.get("/history/complete", response_model=table_models.CompletionAnswer)
+@router.get("/history/complete", response_model=CompletionAnswer)
 async def history_complete(request: Request, text: Typed, at: Place) -> Response:
     """What can be typed at a place of a filter of jobs."""
     web = web_of(request)
@@ -114,7 +168,7 @@ async def history_export(
     return _file(data, "jobs", form)
 
 
-@router.get("/sweeps/{name}/failures", response_model=table_models.FailuresAnswer)
+@router.get("/sweeps/{name}/failures", response_model=FailuresAnswer)
 async def sweep_failures(request: Request, name: SweepName, where: Short = None) -> Response:
     """Failed and lost trials in groups that failed in the same way, the largest first."""
     web = web_of(request)
@@ -122,7 +176,7 @@ async def sweep_failures(request: Request, name: SweepName, where: Short = None)
     return json_response(request, {"groups": [one._asdict() for one in groups]})
 
 
-@router.get("/sweeps/{name}/columns", response_model=table_models.ColumnsAnswer)
+@router.get("/sweeps/{name}/columns", response_model=ColumnsAnswer)
 async def sweep_columns(request: Request, name: SweepName) -> Response:
     """The columns that filters, orders and exports of trials can use."""
     web = web_of(request)
@@ -131,7 +185,7 @@ async def sweep_columns(request: Request, name: SweepName) -> Response:
     return json_response(request, {"columns": columns, "parquet": missing_parquet()})
 
 
-@router.get("/sweeps/{name}/complete", response_model=table_models.CompletionAnswer)
+@router.get("/sweeps/{name}/complete", response_model=CompletionAnswer)
 async def sweep_complete(request: Request, name: SweepName, text: Typed, at: Place) -> Response:
     """What can be typed at a place of a filter of trials."""
     web = web_of(request)

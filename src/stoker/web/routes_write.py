@@ -12,9 +12,8 @@ from fastapi.responses import Response
 
 from stoker.client.queue import Queue
 from stoker.errors import Error
-from stoker.features.sweeps import web_actions as sweep_actions
-from stoker.features.sweeps import web_form as sweep_form
-from stoker.web import actions, batch_form, job_form, models
+from stoker.features.sweeps import web as sweep_web
+from stoker.web import actions, job_form, models
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.models import ErrorAnswer
 from stoker.web.responses import error_response, json_response, refusal_response
@@ -95,7 +94,7 @@ async def submit_batch(request: Request, form: models.NewBatch, token: SubmitTok
     """Queue many jobs from a text, all of them or none."""
 
     def work(queue: Queue) -> dict[str, object]:
-        specs = batch_form.jobs_of(queue, form)
+        specs = job_form.jobs_of(queue, form)
         if form.dry_run:
             return {"dry_run": job_form.shown(specs[:1000]), "total": len(specs)}
         return job_form.submit(queue, specs, time.time(), token)
@@ -110,8 +109,8 @@ async def start_sweep(request: Request, form: models.NewSweep, token: SubmitToke
 
     def work(queue: Queue) -> dict[str, object]:
         if form.dry_run:
-            return sweep_form.preview(queue, form)
-        return sweep_form.start(queue, form, token)
+            return sweep_web.preview(queue, form)
+        return sweep_web.start(queue, form, token)
 
     try:
         found = await web.threads.write(work)
@@ -145,7 +144,7 @@ async def act_on_sweep(
     """Stop, resume, rerun, extend or remove a sweep, or add values or a point to it."""
     try:
         found = await web_of(request).threads.write(
-            lambda queue: sweep_actions.act(queue, name, form, token)
+            lambda queue: sweep_web.act(queue, name, form, token)
         )
     except Error as error:
         return error_response(error, error.field)

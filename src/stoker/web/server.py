@@ -26,7 +26,6 @@ from stoker.web.http.addresses import Addresses, host_values
 from stoker.web.http.http_server import Server, ServerSockets, listen
 from stoker.web.http.peers import own_uids
 from stoker.web.http.token_file import load_token
-from stoker.web.revocations import Revocations
 from stoker.web.server_address import (
     DEFAULT_PORT,
     LOCK,
@@ -36,7 +35,7 @@ from stoker.web.server_address import (
     last_place,
     write_place,
 )
-from stoker.web.sessions import Keys
+from stoker.web.sessions import Keys, Revocations
 
 
 class Options(Record):

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from stoker.cli.completion.command_line import split_line, wanted_words
-from stoker.cli.completion.value_kinds import FILES, FOLDERS, value_kind
+from stoker.cli.completion.command_line import FILES, FOLDERS, split_line, value_kind, wanted_words
 from stoker.cli.main import ALIASES, VERBS, load
 from stoker.features.sweeps.control.lifecycle import SAME_FAILS
 from stoker.features.sweeps.spec.spec import EARLY_STOP_OPTIONS, METHODS

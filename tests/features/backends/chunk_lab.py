@@ -11,8 +11,7 @@ from typing import Any
 
 from stoker.engine.model import Context, JobSpec, Request
 from stoker.features.backends import chunk_files
-from stoker.features.backends.chunk_files import Header
-from stoker.features.backends.chunk_jobs import ChunkJob, to_line
+from stoker.features.backends.chunk_files import ChunkJob, Header, to_line
 from tests.lab import wait_until
 
 _HEADER = Header(

@@ -8,7 +8,7 @@ from typing import Any
 
 from stoker.client.queue import Queue
 from stoker.engine.supervisor import job_processes
-from stoker.features.artifacts.pull_files import files_to_pull
+from stoker.features.artifacts.verbs.pull import files_to_pull
 from stoker.settings import Settings
 from tests.engines.slurm_cluster import SlurmCluster
 from tests.lab import Lab, wait_until

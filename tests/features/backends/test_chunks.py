@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from stoker.engine.job_settings import DEFAULT_SETTINGS, JobSettings
 from stoker.engine.model import JobSpec, ReadyJob, Request
 from stoker.errors import UsageError
-from stoker.features.backends.capabilities import RAY, SLURM
-from stoker.features.backends.chunk_jobs import OF_THE_QUEUE, chunk_job, from_line, to_line
+from stoker.features.backends.chunk_files import OF_THE_QUEUE, chunk_job, from_line, to_line
 from stoker.features.backends.chunks import (
     LONG_SECONDS,
     MAX_JOBS,
@@ -22,7 +21,7 @@ from stoker.features.backends.chunks import (
     needed_seconds,
 )
 from stoker.features.backends.nodes import DOWN, Node, impossible_reason
-from stoker.features.backends.options import check_options, split_options
+from stoker.features.backends.options import RAY, SLURM, check_options, split_options
 
 _SECONDS = st.none() | st.sampled_from((0.0, 0.01, 1.0, 599.0, 600.0, 86400.0)) | st.floats(0, 1e6)
 _LIMITS = st.none() | st.floats(1, 1e6)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoker.features.code.git_patch import changed_paths, split_patch, without_touched
+from stoker.features.code.state_reader import changed_paths, split_patch, without_touched
 
 A = (
     b"diff --git a/a b/c b/a b/c\nindex 1..2 100644\n--- a/a b/c\n+++ b/a b/c\n@@ -1 +1 @@\n"

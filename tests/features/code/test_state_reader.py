@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from stoker.features.code import state_reader
-from stoker.features.code.git_patch import split_patch
 from stoker.features.code.repository import find_repository
-from stoker.features.code.state_reader import CodeState, compare, read_state
+from stoker.features.code.state_reader import CodeState, compare, read_state, split_patch
 from tests.features.code.git_repository import GitRepository
 
 

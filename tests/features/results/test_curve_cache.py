@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from stoker.features.results.curve_cache import CurveCache
-from stoker.features.results.curve_reader import curve_of
+from stoker.features.results.curve_reader import CurveCache, curve_of
 from stoker.features.results.reports.reports import JobFiles, Source
 
 RUNNING = Source(job=7, attempts=1, stdout=None, is_finished=False)

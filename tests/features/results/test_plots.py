@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 from stoker.errors import Unavailable, UsageError
 from stoker.features.results import figure, image_plot, terminal_plot
-from stoker.features.results.axis import Scale
 from stoker.features.results.figure import Axis, Figure, Panel, Series, TrialCurve
 from stoker.features.results.table import Row
+from stoker.features.results.terminal_plot import Scale
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 
@@ -56,7 +56,9 @@ FIGURES = {
     "curves": lambda: figure.learning_curves(curves(4), "loss"),
     "curves_many": lambda: figure.learning_curves(curves(12), "loss", "max"),
     "curves_log": lambda: figure.learning_curves(
-        [curve(1, [(x, 1000 / x**2) for x in range(1, 60)])], "loss", log_x=True
+        [curve(1, [(x, 1000 / x**2) for x in range(1, 60)])],
+        "loss",
+        axes=figure.CurveAxes(log_x=True),
     ),
     "curve_with_gap": lambda: figure.learning_curves(
         [curve(1, [(x, math.nan if 20 < x < 30 else x % 7) for x in range(50)])], "acc", "max"

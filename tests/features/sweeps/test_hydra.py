@@ -10,10 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.features.sweeps.spec.hydra_overrides import override
 from stoker.features.sweeps.spec.value_syntax import parse, parse_assignment
 from stoker.features.sweeps.spec.values import Value, from_data
-from stoker.features.sweeps.template.template import Template
+from stoker.features.sweeps.template.template import Template, override
 
 OverridesParser: Any = pytest.importorskip(
     "hydra.core.override_parser.overrides_parser", reason="hydra-core is not installed"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import NotFound, UsageError
-from stoker.features.sweeps.files import gpu_task_scheduler_file, sweep_file, wandb_file, yaml_text
+from stoker.features.sweeps.files import gpu_task_scheduler_file, sweep_file, wandb_file
 from stoker.features.sweeps.spec import spec
 from stoker.features.sweeps.spec.domains import Choices, Continuous, Whole
 from stoker.features.sweeps.spec.methods import points
@@ -290,7 +290,9 @@ def test_wandb_file_becomes_an_equivalent_sweep(tmp_path: Path) -> None:
     ],
 )
 def test_wandb_distribution_becomes_a_domain(text: str, domain: object) -> None:
-    given = yaml_text.parse(f"{{program: t.py, method: random, parameters: {{x: {{{text}}}}}}}")
+    given = sweep_file.parse_yaml(
+        f"{{program: t.py, method: random, parameters: {{x: {{{text}}}}}}}"
+    )
     assert isinstance(given, dict)
     assert wandb_file.from_table(given).space.grids[0][0].domains[0] == domain
 
@@ -358,18 +360,18 @@ def test_error_in_a_wandb_file_names_its_place(tmp_path: Path, text: str, expect
     ],
 )  # fmt: skip
 def test_yaml_follows_version_1_2(text: str, data: object) -> None:
-    found = yaml_text.parse(f"a: {text}")
+    found = sweep_file.parse_yaml(f"a: {text}")
     assert found == {"a": data} and isinstance(found, dict) and type(found["a"]) is type(data)
 
 
 def test_yaml_builds_no_objects_and_supports_merge_keys() -> None:
     with pytest.raises(UsageError):
-        yaml_text.parse("a: !!python/object/apply:os.system [id]")
-    assert yaml_text.parse("a: &a {x: 1}\nb:\n  <<: *a\n  y: 2") == {
+        sweep_file.parse_yaml("a: !!python/object/apply:os.system [id]")
+    assert sweep_file.parse_yaml("a: &a {x: 1}\nb:\n  <<: *a\n  y: 2") == {
         "a": {"x": 1}, "b": {"x": 1, "y": 2},
     }  # fmt: skip
     with pytest.raises(UsageError, match="duplicate key `a` in line 2"):
-        yaml_text.parse("a: 1\na: 2")
+        sweep_file.parse_yaml("a: 1\na: 2")
 
 
 def test_gpu_task_scheduler_configuration_is_read() -> None:

@@ -17,13 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoker.errors import UsageError
-from stoker.features.sweeps.spec.hydra_overrides import override
 from stoker.features.sweeps.spec.values import Point, Value, plain, typed
 from stoker.features.sweeps.template.template import (
     Rendered,
     Template,
     argv,
     check_shell,
+    override,
     shell,
     variables,
 )

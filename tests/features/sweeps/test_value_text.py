@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from stoker.errors import UsageError
 from stoker.features.sweeps.spec.arguments import space_from
 from stoker.features.sweeps.spec.domains import Choices, Continuous, Domain, Whole, choices
-from stoker.features.sweeps.spec.edited_space import edited_space
 from stoker.features.sweeps.spec.value_syntax import parse
-from stoker.features.sweeps.spec.value_text import axis_key, axis_text, domain_text
+from stoker.features.sweeps.spec.value_text import axis_key, axis_text, domain_text, edited_space
 from stoker.features.sweeps.spec.values import Value, canonical, from_data, plain, typed
 
 _DATA = st.recursive(

@@ -19,10 +19,8 @@ from stoker.features.terminal.frames import (
     read_size,
     size_frame,
 )
-from stoker.features.terminal.idle_limit import IdleLimit
-from stoker.features.terminal.limit_notice import LimitNotice
-from stoker.features.terminal.relay import DETACH_KEYS, DetachKeys
-from stoker.features.terminal.session import PROGRAM, session_argv
+from stoker.features.terminal.session import PROGRAM, IdleLimit, session_argv
+from stoker.features.terminal.start import DETACH_KEYS, DetachKeys, LimitNotice
 from stoker.text.commands.shell_words import display, is_interactive
 
 

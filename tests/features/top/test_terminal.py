@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stoker.engine.supervisor.process_table import STOPPED, process_state
-from stoker.features.top.keys import FILTER_EXAMPLES, KEYS
+from stoker.features.top.screen import FILTER_EXAMPLES, KEYS
 from tests.cli.helpers import Terminal, refused
 from tests.docs import pages
 from tests.lab import Lab

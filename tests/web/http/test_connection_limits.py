@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from stoker.web.http.limits import (
+from stoker.web.http.connection import (
     MAX_CONNECTIONS,
     MAX_OF_MACHINE,
     MAX_OF_OTHERS,

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from stoker.web.http import sock_diag
+from stoker.web.http import peers
 from stoker.web.http.peers import UNKNOWN, TableScan, listener_uid, peer_uid
 from tests.other_user import OTHER, need_ipv6, other_user_listens
 
@@ -61,7 +61,7 @@ def test_closed_connection_belongs_to_no_known_user(pair: Pair) -> None:
 def test_listener_on_the_port_of_a_closed_client_is_not_that_client(pair: Pair) -> None:
     """The kernel returns a listener when it finds no connection."""
     address, port = pair.listener.getsockname()[:2]
-    assert sock_diag.find((address, port), (address, 1)) is not None
+    assert peers.find_socket((address, port), (address, 1)) is not None
     assert peer_uid((address, port), (address, 1)) == UNKNOWN
     assert TableScan().uid((address, port), (address, 1)) == UNKNOWN
 

@@ -17,14 +17,6 @@ from __future__ import annotations
 import os
 import sys
 
-from stoker.cli.completion.value_kinds import (
-    AFTER_ACTION,
-    AFTER_ADD,
-    FILES,
-    FOLDERS,
-    JOBS,
-    value_kind,
-)
 from stoker.record import Record
 
 TYPE_CHECKING = False
@@ -33,6 +25,79 @@ if TYPE_CHECKING:
 
     from stoker.engine.store.completion_reader import Words
     from stoker.text.command_line import Option, Verb
+
+# What completes the value of an option or an argument: a kind of words, or a list of them.
+#
+# In this order: `completes` of the option, the name of its value in the help text, its key. A new
+# option that takes a FILE, DIR, JOB, TAG, STATE or SWEEP needs nothing more.
+
+FILES, FOLDERS = "files", "folders"
+
+_BY_KEY = {
+    "on": "backends",
+    "gpu_ids": "gpus",
+    "prefer": "gpus",
+    "devices": "gpus",
+    "gpu_model": "gpu_models",
+    "group": "groups",
+    "sweep": "sweeps",
+    "profile": "profiles",
+    "conda": "conda",
+    "venv": FOLDERS,
+    "metric": "metrics",
+    "param": "params",
+}
+_BY_VALUE = {
+    "FILE": FILES,
+    "PATH": FILES,
+    "DIR": FOLDERS,
+    "FOLDER": FOLDERS,
+    "JOB": "jobs",
+    "ID": "jobs",
+    "TAG": "tags",
+    "STATE": "states",
+    "SWEEP": "sweeps",
+    "HOST": "hosts",
+    "METRIC": "metrics",
+    "COLUMNS": "columns",
+    "GPU": "gpus",
+    "BACKEND": "backends",
+    "PROFILE": "profiles",
+    "WHEN": "events",
+    "WHERE": "places",
+}
+# For arguments of commands: which jobs, by groups of states, the most likely first.
+JOBS = {
+    "cancel": ("active", "waiting"),
+    "wait": ("active", "waiting"),
+    "why": ("waiting",),
+    "hold": ("waiting",),
+    "release": ("held",),
+    "priority": ("waiting",),
+    "edit": ("waiting",),
+    "rerun": ("final",),
+    "rm": ("final",),
+    "log": ("active", "final"),
+    "pull": ("active", "final"),
+}
+# What follows the action of a command.
+AFTER_ACTION = {
+    "gpus": "gpus",
+    "backend": "backends",
+    "sweep": "sweeps",
+    "context": "contexts",
+    "notify": "places",
+}
+AFTER_ADD = {"backend": ("", "slurm|ray"), "context": (), "notify": ()}  # for `add`, by position
+
+
+def value_kind(option: Option) -> str:
+    """Return the kind of an option's value, `a|b` for a list of words, or "" for any text."""
+    if option.value is None:
+        return ""
+    by_value = _BY_VALUE.get(option.value.partition("[")[0], "")
+    return option.completes or by_value or _BY_KEY.get(option.key, "")
+
 
 _GLOBAL = {
     "--host": "run on another machine over ssh",
@@ -49,7 +114,7 @@ _SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 
 class Wanted(Record):
-    """What completes the current word. `kind`: see value_kinds.py; "": only `words`."""
+    """What completes the current word. `kind`: see `_BY_KEY`; "": only `words`."""
 
     kind: str
     words: tuple[tuple[str, str], ...] = ()
@@ -143,7 +208,7 @@ def _find(kind: str, begun: str, given: list[str], host: str | None) -> Words:
         box = chosen_box(host)
         if box is not None:
             from stoker.cli.completion.words import STATE_WORDS
-            from stoker.features.remote.cli.completion_words import remote_words
+            from stoker.features.remote.cli.forward import remote_words
 
             found = remote_words(box, kind, begun, given)
             return found or (list(STATE_WORDS.items()) if kind == "jobs" else [])

@@ -14,8 +14,7 @@ from stoker.cli.confirmation import (
     print_plan,
 )
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, notice, plural, report_change
-from stoker.cli.progress_line import ProgressLine
+from stoker.cli.output import ProgressLine, as_json, notice, plural, report_change
 from stoker.client.queue import Queue
 from stoker.client.removal import removal_plan
 from stoker.engine.store import job_queries

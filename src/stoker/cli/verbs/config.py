@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from stoker.cli.output import notice, print_change, print_json, table
 from stoker.client.settings_file import (
@@ -29,10 +30,6 @@ from stoker.text.command_line import Parsed, Verb
 from stoker.text.durations import format_duration
 from stoker.text.sizes import format_size
 from stoker.text.terminal import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _ACTIONS = {"ls": "ls", "set": "set KEY VALUE", "edit": "edit"}  # with their usage
 # Settings that commands read when they submit jobs; the daemon does not use them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from typing import Any
 
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, plural, report_change
@@ -31,10 +32,6 @@ from stoker.text.byte_text import maybe_bytes, pack_words
 from stoker.text.command_line import Option, Parsed, Verb, count, whole_number
 from stoker.text.commands.shell_words import display
 from stoker.text.durations import parse_duration
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def _begin(text: str) -> float:

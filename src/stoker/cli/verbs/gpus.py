@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stoker.cli.open_queue import open_queue
 from stoker.cli.output import as_json, plural, print_json, report_change, table
 from stoker.client.queue import Queue
@@ -16,10 +18,6 @@ from stoker.features.backends.backend_requests import find_backend, is_local
 from stoker.features.backends.store import BackendRow
 from stoker.text.command_line import Option, Parsed, Verb, count
 from stoker.text.plurals import plural_word
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _ACTIONS = ("drain", "restore", "slots", "share")
 
@@ -72,8 +70,7 @@ def run(parsed: Parsed) -> int:
 
 
 def _show_history(queue: Queue, parsed: Parsed) -> int:
-    from stoker.features.history.gpu_history import history_json
-    from stoker.features.history.gpu_history_output import history_text
+    from stoker.features.history.gpu_history import history_json, history_text
     from stoker.text.durations import parse_duration
 
     if parsed.words:

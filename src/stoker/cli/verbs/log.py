@@ -85,8 +85,7 @@ def stream(parsed: Parsed, settings: dict[str, int]) -> int:
 
     `settings`: `job`, and the `attempt` and `offset` that the other machine has reached.
     """
-    from stoker.cli.stream_sink import StreamSink
-    from stoker.cli.verbs.follow import LogPosition, stream_output
+    from stoker.cli.verbs.follow import LogPosition, StreamSink, stream_output
 
     queue = open_queue()
     job = settings["job"] or _selected(queue, parsed.words)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from stoker.cli.output import print_json, table
 from stoker.errors import UsageError
 from stoker.settings import Settings, load_settings, settings_path
 from stoker.text.command_line import Parsed, Verb
 from stoker.text.terminal import printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 VERB = Verb(
     "profile",

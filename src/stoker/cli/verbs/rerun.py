@@ -11,7 +11,7 @@ from stoker.cli.verbs import edit
 from stoker.client.queue import Queue
 from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.features.artifacts.checkpoints import check_checkpoints, copy_checkpoints
+from stoker.features.artifacts.artifacts import check_checkpoints, copy_checkpoints
 from stoker.states import FINAL
 from stoker.text.command_line import Option, Parsed, Verb
 

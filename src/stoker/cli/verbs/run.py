@@ -12,10 +12,15 @@ from stoker.cli.job_flags import IDLE, NOT_INTERACTIVE, RUN_FLAGS, sweep_base
 from stoker.cli.job_lines import count_jobs
 from stoker.cli.open_queue import at_end
 from stoker.cli.output import notice
-from stoker.cli.run.progress import Screen
-from stoker.cli.run.run_devices import check_gpu_file, gpus_of, max_parallel_jobs, usable_devices
-from stoker.cli.run.run_sources import LineSource, WordSource
-from stoker.cli.run.summary import print_summary
+from stoker.cli.run.progress import Screen, print_summary
+from stoker.cli.run.run_sources import (
+    LineSource,
+    WordSource,
+    check_gpu_file,
+    gpus_of,
+    max_parallel_jobs,
+    usable_devices,
+)
 from stoker.cli.submit_checks import check_job_file
 from stoker.client.submit.job_options import flag_values
 from stoker.client.submit.job_specs import JobSpecs
@@ -197,7 +202,7 @@ def run(parsed: Parsed) -> int:
 
 def _notify(db: Database, folder: str, settings: Settings) -> None:
     """Hand the notifications of the run over to the queue; a failure is only a warning."""
-    from stoker.features.notify.foreground_messages import hand_over
+    from stoker.features.notify.foreground import hand_over
 
     try:
         hand_over(db, folder, settings)

@@ -99,7 +99,7 @@ def run(parsed: Parsed) -> int:
         raise UsageError("no command given", "example: stoker submit python train.py --lr 0.1")
     spec = specs.command(parsed.words, is_argv=parsed.dashed)
     if script is not None and script.slurm is not None:
-        from stoker.cli.slurm_script import slurm_job
+        from stoker.cli.script_options import slurm_job
 
         spec = slurm_job(spec, script.slurm, parsed, queue.settings.state_dir)
     for text in (check_program(spec), background_command(spec), ignored_input()):
@@ -136,7 +136,7 @@ def _with_directives(queue: Queue, parsed: Parsed) -> tuple[Parsed, Script | Non
         if option.many and option.key in own.values:
             merged.values[option.key] = [*own[option.key], *(parsed[option.key] or ())]
     if script.slurm is not None:
-        from stoker.cli.slurm_script import slurm_defaults
+        from stoker.cli.script_options import slurm_defaults
 
         merged.values.update(slurm_defaults(script.path, own, merged, script.slurm))
     return merged, script

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from stoker.client.live.wait_display import WaitDisplay
     from stoker.engine.store.waited_jobs import Waited
-    from stoker.features.notify.wait_notification import WaitNotification
+    from stoker.features.notify.foreground import WaitNotification
 
 
 def _place(text: str) -> str:
@@ -91,7 +91,7 @@ _CAN_CHANGE = (QUEUED, *ACTIVE)
 def run(parsed: Parsed) -> int:
     if parsed["notify"] is None:
         return _wait(parsed)
-    from stoker.features.notify.wait_notification import WaitNotification
+    from stoker.features.notify.foreground import WaitNotification
 
     notification = WaitNotification(parsed["notify"])
     try:
@@ -141,7 +141,7 @@ def _wait(parsed: Parsed, notification: WaitNotification | None = None) -> int:
     rows = job_queries.jobs(queue.db, ids)
     ended = [row for row in rows if row.state in FINAL]
     if notification is not None:
-        from stoker.features.notify.wait_notification import notices_of
+        from stoker.features.notify.foreground import notices_of
 
         notification.send("no job is left", notices_of(queue, [row.id for row in ended]))
     if parsed["json"]:

@@ -8,15 +8,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from stoker.cli.open_queue import at_end
 from stoker.cli.output import plural, print_json
 from stoker.client.live.change_feed import ChangeFeed
 from stoker.client.queue import Queue
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _WRAP_OFF, _WRAP_ON = "\x1b[?7l", "\x1b[?7h"  # a long line must not occupy two
 

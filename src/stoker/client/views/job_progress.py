@@ -29,8 +29,15 @@ from stoker.record import Record
 from stoker.settings import Settings
 from stoker.states import ACTIVE
 from stoker.text.durations import format_duration
-from stoker.text.progress.progress_number import WorkDone, progress_bar, work_done
-from stoker.text.progress.remaining_time import PROGRESS, Remaining, StepReport, remaining_time
+from stoker.text.progress.progress_number import (
+    PROGRESS,
+    Remaining,
+    StepReport,
+    WorkDone,
+    progress_bar,
+    remaining_time,
+    work_done,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

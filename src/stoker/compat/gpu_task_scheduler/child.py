@@ -13,7 +13,7 @@ from typing import Any
 from stoker.compat.gpu_task_scheduler import hide_gpus as hiding
 from stoker.compat.gpu_task_scheduler import task_file as pickles
 from stoker.errors import Error, UsageError
-from stoker.functions.import_paths import extend_path
+from stoker.functions.payload import extend_path
 
 _USAGE = "usage: start_gpu_task PKL MODULE MODULE_PATH CWD"
 

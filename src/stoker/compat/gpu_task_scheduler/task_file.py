@@ -15,7 +15,7 @@ from _pickle import dumps, loads
 from typing import Any
 
 from stoker.errors import NoPermission
-from stoker.functions.import_paths import own_path
+from stoker.functions.payload import own_path
 from stoker.record import Record
 
 _MAGIC = b"stoker-1"

@@ -1,7 +1,7 @@
 """The columns of the table of all jobs: what filters and orders of the history can use.
 
 Each is an expression of SQL over one job, so a filter never reads the files of jobs. `metric.NAME`
-and `param.NAME` exist for every name; see `job_metrics.py` for the metrics.
+and `param.NAME` exist for every name; see `features/results/reports/store.py` for the metrics.
 """
 
 from __future__ import annotations

@@ -199,7 +199,7 @@ CREATE TABLE attempts (
 CREATE UNIQUE INDEX attempts_by_job ON attempts (job, number);
 CREATE INDEX attempts_by_allocation ON attempts (allocation) WHERE allocation IS NOT NULL;
 
--- The metrics of finished jobs, for filters and columns of the history (see features/results/reports/job_metrics.py).
+-- The metrics of finished jobs, for filters and columns of the history (see features/results/reports/store.py).
 CREATE TABLE job_metrics (
     job      INTEGER PRIMARY KEY,
     attempts INTEGER NOT NULL,        -- of the job when its reports were read

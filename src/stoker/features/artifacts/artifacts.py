@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import shutil
 from collections import Counter
+from collections.abc import Iterable
 from urllib.parse import quote, unquote_to_bytes
 
-from stoker.client.views.job import output_folder
+from stoker.client.queue import Queue
+from stoker.client.views.job import checkpoint_folder, output_folder
+from stoker.engine.store import job_queries
 from stoker.engine.store.job_queries import JobRow
-from stoker.errors import NotFound
+from stoker.errors import Conflict, NotFound
 from stoker.features.artifacts.file_kinds import IMAGE, kind_by_name
-from stoker.features.artifacts.file_series import Series, file_series
 from stoker.features.artifacts.output_walk import FoundFile, Walk, WalkLimits, open_inside
 from stoker.record import Record
 from stoker.settings import Settings
@@ -90,3 +94,76 @@ def artifact_words(found: Artifacts) -> str:
 def kinds(found: Artifacts) -> dict[str, int]:
     """How many files there are of each kind."""
     return dict(Counter(kind_by_name(one.path) for one in found.files))
+
+
+_LAST_NUMBER = re.compile(r"^(.*?)(\d{1,15})(\D*)$", re.DOTALL)
+_MEDIA = "media/"
+
+
+class Series(Record):
+    name: str
+    steps: tuple[tuple[int, str], ...]  # (step, path), by step
+
+
+def file_series(paths: Iterable[str]) -> list[Series]:
+    """The series among files of one kind, by name.
+
+    >>> file_series(["media/x/10.png", "media/x/9.png", "y/1.png"])
+    [Series(name='x', steps=((9, 'media/x/9.png'), (10, 'media/x/10.png')))]
+    """
+    groups: dict[tuple[str, str, str], dict[int, str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        found = _LAST_NUMBER.match(name)
+        if found is not None:
+            groups.setdefault((folder, found[1], found[3]), {})[int(found[2])] = path
+    made = [
+        Series(_name(folder, before, after), tuple(sorted(steps.items())))
+        for (folder, before, after), steps in groups.items()
+        if len(steps) > 1 or (folder.startswith(_MEDIA) and not before)
+    ]
+    return sorted(made, key=lambda one: one.name)
+
+
+def _name(folder: str, before: str, after: str) -> str:
+    if folder.startswith(_MEDIA) and not before:
+        return folder[len(_MEDIA) :]
+    return f"{folder}/{before}*{after}" if folder else f"{before}*{after}"
+
+
+def check_checkpoints(queue: Queue, ids: list[int]) -> None:
+    """Raise Conflict for a job without a folder of checkpoints."""
+    for row in job_queries.jobs(queue.db, ids):
+        folder = checkpoint_folder(queue.settings, row)
+        if not os.path.isdir(folder):
+            raise Conflict(
+                f"job {row.id} has no checkpoints: there is no folder `{folder}`",
+                f"rerun it without --resume: stoker rerun {row.id}",
+            )
+
+
+def copy_checkpoints(queue: Queue, old: int, new: int) -> None:
+    """Give a rerun the checkpoints of the old job, as hard links where possible.
+
+    Both jobs have them, so that the removal of one does not take them from the other. A trial and
+    its rerun have the same folder anyway.
+    """
+    rows = job_queries.jobs(queue.db, [old, new])
+    source, target = (checkpoint_folder(queue.settings, row) for row in rows)
+    if source == target:
+        return
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise Conflict(
+            f"the checkpoints of job {old} cannot be copied: {error}",
+            f"its rerun is held; to let it start without them: stoker release {new}",
+        ) from error
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy2(source, target)

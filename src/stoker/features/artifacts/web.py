@@ -11,23 +11,65 @@ import os
 import re
 from collections.abc import AsyncIterator
 from io import FileIO
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote
 
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, Field
 
 from stoker.client.queue import Queue
 from stoker.client.views.job import iso
 from stoker.engine.store import job_queries
 from stoker.errors import UsageError
-from stoker.features.artifacts import web_models as models
 from stoker.features.artifacts.artifact_previews import media_preview, preview
 from stoker.features.artifacts.artifacts import key_of, list_artifacts, open_artifact
 from stoker.features.artifacts.file_kinds import AUDIO, HEAD_BYTES, IMAGE, kind_by_name
 from stoker.web.context import web_of
+from stoker.web.models import Answer
 from stoker.web.responses import json_response
 from stoker.web.routes_read import ERRORS, JobId
+
+
+class ArtifactFile(BaseModel):
+    path: str
+    key: str = Field(description="the path for the parameter `file`, percent-encoded")
+    size: int
+    modified_at: str
+    kind: Literal["image", "audio", "table", "text", "events", "checkpoint", "file"] = Field(
+        description="by its name"
+    )
+
+
+class ArtifactStep(BaseModel):
+    step: int
+    key: str
+
+
+class ArtifactSeries(BaseModel):
+    name: str
+    steps: list[ArtifactStep]
+
+
+class FilesAnswer(Answer):
+    folder: str = Field(description="$STOKER_OUTPUT_DIR of the job")
+    files: list[ArtifactFile]
+    series: list[ArtifactSeries] = Field(description="images that differ only in a number")
+    total_bytes: int
+    is_cut: bool = Field(description="there are more files than are listed")
+    skipped: int = Field(description="links and special files, which are not listed")
+
+
+class PreviewAnswer(Answer):
+    kind: Literal["image", "audio", "table", "text", "none"] = Field(description="by its content")
+    note: str | None
+    text: str | None
+    columns: list[str]
+    rows: list[list[str]]
+    content_type: str | None
+    width: int | None
+    height: int | None
+
 
 router = APIRouter(prefix="/api/jobs/{id}/files", responses=ERRORS, tags=["files"])
 
@@ -48,7 +90,7 @@ def _content(text: str) -> dict[int | str, dict[str, object]]:
     }
 
 
-@router.get("", response_model=models.FilesAnswer)
+@router.get("", response_model=FilesAnswer)
 async def files(request: Request, id: JobId) -> Response:
     """The files in $STOKER_OUTPUT_DIR of a job, and the series of images among them."""
     found = await web_of(request).threads.read(lambda queue: _listed(queue, id))
@@ -83,7 +125,7 @@ def _listed(queue: Queue, id: int) -> dict[str, object]:
     }
 
 
-@router.get("/preview", response_model=models.PreviewAnswer)
+@router.get("/preview", response_model=PreviewAnswer)
 async def file_preview(request: Request, id: JobId, file: FileKey) -> Response:
     """What to show of a file: text, the first rows of a table, or that it is an image or sound."""
 

@@ -10,11 +10,9 @@ from stoker.engine.model import LOCAL
 from stoker.engine.store.meta import tag_base
 from stoker.errors import Conflict, Unavailable, UsageError
 from stoker.features.backends import store as backends
-from stoker.features.backends.capabilities import CAPABILITIES, KINDS, RAY, SLURM
 from stoker.features.backends.nodes import Node
-from stoker.features.backends.open_backend import open_backend
-from stoker.features.backends.options import check_options
-from stoker.features.backends.protocol import Rejected, Unreachable
+from stoker.features.backends.options import CAPABILITIES, KINDS, RAY, SLURM, check_options
+from stoker.features.backends.protocol import Rejected, Unreachable, open_backend
 from stoker.features.backends.store import BackendRow
 from stoker.text.plurals import plural
 

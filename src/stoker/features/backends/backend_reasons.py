@@ -7,7 +7,7 @@ from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
 from stoker.features.backends import store as backends
 from stoker.features.backends import store_allocations as allocations
-from stoker.features.backends.capabilities import RAY, SLURM
+from stoker.features.backends.options import RAY, SLURM
 from stoker.text.plurals import plural
 
 _ENGINES = {SLURM: "Slurm", RAY: "Ray"}

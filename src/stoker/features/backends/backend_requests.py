@@ -8,9 +8,8 @@ from stoker.engine.model import LOCAL, Request
 from stoker.engine.store.database import Database, open_database
 from stoker.errors import Impossible, NotFound, UsageError, about
 from stoker.features.backends import store as backends
-from stoker.features.backends.capabilities import CAPABILITIES, SLURM
 from stoker.features.backends.nodes import impossible_reason
-from stoker.features.backends.options import check_options
+from stoker.features.backends.options import CAPABILITIES, SLURM, check_options
 from stoker.features.backends.store import BackendRow
 from stoker.settings import Settings, prepare_state_dir
 from stoker.text.commands.output_patterns import uses_node

@@ -14,8 +14,14 @@ from stoker.engine.snapshot_context import original_folder
 from stoker.engine.store.submit import Copied, Submission
 from stoker.engine.supervisor.logs import job_folder
 from stoker.errors import Unavailable
-from stoker.features.backends.chunk_files import JOBS, Header, LineReader, read_contexts
-from stoker.features.backends.chunk_jobs import ChunkJob, from_line
+from stoker.features.backends.chunk_files import (
+    JOBS,
+    ChunkJob,
+    Header,
+    LineReader,
+    from_line,
+    read_contexts,
+)
 from stoker.features.backends.chunks import Candidate, needed_seconds
 from stoker.fields import from_fields
 from stoker.text.plurals import plural

@@ -26,7 +26,6 @@ from stoker.features.backends import store as backends
 from stoker.features.backends import store_allocations as allocations
 from stoker.features.backends.event_collector import EventCollector
 from stoker.features.backends.hand_over import HandOver
-from stoker.features.backends.open_backend import open_backend
 from stoker.features.backends.protocol import (
     PENDING,
     RUNNING,
@@ -37,6 +36,7 @@ from stoker.features.backends.protocol import (
     Rejected,
     Status,
     Unreachable,
+    open_backend,
 )
 from stoker.features.backends.store_allocations import Allocation
 from stoker.fields import from_fields

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from stoker.engine.daemon.finish_attempt import finish_attempt
 from stoker.engine.daemon.gpus.gpu_usage import GpuUse
@@ -15,10 +16,6 @@ from stoker.features.backends.chunk_files import EVENTS, TERMINATED, LineReader
 from stoker.features.backends.store_allocations import Allocation, RemoteAttempt
 from stoker.record import Record
 from stoker.settings import Settings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _CANCELLED = "engine_cancel"
 

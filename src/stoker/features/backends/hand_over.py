@@ -23,8 +23,14 @@ from stoker.engine.store.database import Database
 from stoker.engine.store.ready_jobs import RequestGroup
 from stoker.engine.store.request_groups import group_limits
 from stoker.features.backends import store_allocations as allocations
-from stoker.features.backends.chunk_files import VERSION, Header, remove_folder, write_chunk
-from stoker.features.backends.chunk_jobs import chunk_job, to_line
+from stoker.features.backends.chunk_files import (
+    VERSION,
+    Header,
+    chunk_job,
+    remove_folder,
+    to_line,
+    write_chunk,
+)
 from stoker.features.backends.chunks import LONG_SECONDS, MOST_SECONDS, Candidate, Chunk, divide
 from stoker.features.backends.nodes import UP, Node
 from stoker.features.backends.options import FIRST_NODE

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from stoker.features.backends.nodes import Node
+from stoker.features.backends.options import RAY, SLURM
+from stoker.features.backends.store import BackendRow
 from stoker.features.backends.store_allocations import Allocation
 from stoker.record import Record
+from stoker.settings import Settings
 
 PENDING = "pending"
 RUNNING = "running"
@@ -115,3 +118,16 @@ class Backend(Protocol):
         """The last line that the worker of a task of this batch printed, or why there is none."""
 
     def close(self) -> None: ...
+
+
+def open_backend(row: BackendRow, settings: Settings) -> Backend:
+    """Return the backend. Its engine is contacted by its first method."""
+    if row.kind == SLURM:
+        from stoker.features.backends.slurm.slurm_backend import SlurmBackend
+
+        return SlurmBackend(row.name, row.options, row.environment)
+    if row.kind == RAY:
+        from stoker.features.backends.ray.ray_backend import RayBackend
+
+        return RayBackend(row.name, row.options, row.environment, row.folder or settings.state_dir)
+    raise NotImplementedError(row.kind)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from stoker.engine.store import attempts
 from stoker.engine.store.database import Database
@@ -20,9 +21,6 @@ SUBMITTED = "submitted"
 RUNNING = "running"
 ENDED = "ended"
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _ACTIVE = ", ".join(f"'{state}'" for state in ACTIVE)
 _COLUMNS = "id, backend, token, task, state, request, engine_id, node, reason, position, created_at"

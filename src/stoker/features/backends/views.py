@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from stoker.client.views.job import iso
 from stoker.engine.model import Request
@@ -13,10 +14,6 @@ from stoker.features.backends import store as backends
 from stoker.features.backends.nodes import UP, Node
 from stoker.features.backends.store import BackendRow
 from stoker.text.plurals import plural
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def nodes_summary(nodes: Sequence[Node]) -> str:

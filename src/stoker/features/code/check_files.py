@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 
-from stoker.features.code.changed_files import changed_since, named_files
+from stoker.features.code.state_reader import changed_since, named_files
 
 _CHECKS = "code/checks"
 

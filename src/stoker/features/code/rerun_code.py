@@ -12,7 +12,7 @@ from stoker.engine.store.reruns import NewPlace, OldPlace
 from stoker.errors import Conflict
 from stoker.features.code import store as code_states
 from stoker.features.code import store_snapshots as snapshots
-from stoker.features.code.changed_files import changed_since, named_files
+from stoker.features.code.state_reader import changed_since, named_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from stoker.cli.output import notice
 from stoker.settings import Settings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 
 def with_answer(

@@ -321,17 +321,14 @@ def _id_of(folder: str, root: str, content: WorkTree, objects: dict[str, str]) -
     digest = hashlib.sha256()
     parts = [_FORMAT, os.fsencode(folder), os.fsencode(root)]
     for file in content.files:
-        value = f"link {file.target}" if file.target is not None else _name(objects[file.path])
+        is_file = file.target is None
+        value = os.path.basename(objects[file.path]) if is_file else f"link {file.target}"
         parts += [os.fsencode(file.path), os.fsencode(value)]
     parts += [b"", *map(os.fsencode, content.links)]
     for part in parts:
         digest.update(b"%d:" % len(part))
         digest.update(part)
     return digest.hexdigest()[:_ID_LENGTH]
-
-
-def _name(path: str) -> str:
-    return os.path.basename(path)
 
 
 def _remove(path: str) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+from stoker.cli.output import table
+from stoker.client.queue import Queue
 from stoker.engine.daemon.status import daemon_pid, known_devices
 from stoker.engine.store.database import Database
 from stoker.engine.supervisor.process_table import start_time
@@ -12,10 +15,6 @@ from stoker.features.history.gpu_time import GpuTime, Interval, add_up
 from stoker.record import Record
 from stoker.settings import Settings
 from stoker.text.durations import format_duration
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # The last interval of the running daemon lasts until now; it is saved this often at least.
 _SAVED_SECONDS = 60.0
@@ -152,3 +151,26 @@ def reason_cells(one: GpuHistory) -> list[tuple[str, str, str]]:
         for reason, seconds in one.reasons()
         if seconds >= 0.05
     ]
+
+
+_OFF = "nothing is recorded: `trace_seconds` is 0 in the settings"
+
+
+def history_text(queue: Queue, seconds: float) -> str:
+    """A table of shares, a table of reasons, and since when there are records."""
+    found = load_gpu_history(queue.db, queue.settings, seconds)
+    if not found:
+        return "no GPUs found"
+    parts = [table(HEADER, [history_cells(one) for one in found])]
+    reasons = [cells for one in found for cells in reason_cells(one)]
+    if reasons:
+        parts.append(table(("GPU", "TIME", "WHY NO JOB RAN"), reasons))
+    unknown = max(one.time.unknown for one in found)
+    if not queue.settings.trace_seconds:
+        parts.append(_OFF)
+    elif unknown >= seconds:
+        parts.append("no records yet")
+    elif unknown >= 1:
+        at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time.time() - seconds + unknown))
+        parts.append(f"records begin at {at}")
+    return "\n\n".join(parts)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterable
+from urllib.parse import quote
 
 from stoker.features.history.gpu_time import Interval
-from stoker.features.history.usage_file import FILE_NAME, open_for_reading
 
 KEPT_SECONDS = 30 * 86400.0
 MAX_ROWS = 100_000
@@ -105,3 +105,14 @@ def read(folder: str, since: float, until: float = float("inf")) -> dict[str, li
     except (sqlite3.Error, ValueError, TypeError, AttributeError):
         return {}
     return found
+
+
+FILE_NAME = "traces.db"
+
+
+def open_for_reading(path: str) -> sqlite3.Connection:
+    """Open a database read-only. Raises sqlite3.Error if there is none."""
+    # Read-only, so that closing does not remove the log of a file that was replaced.
+    return sqlite3.connect(
+        f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None, timeout=1.0
+    )

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from stoker.features.history import store_gpus as gpu_history
 from stoker.features.history.gpu_time import Interval
+from stoker.features.history.store_gpus import FILE_NAME, open_for_reading
 from stoker.features.history.time_series import (
     TICKS_PER_SECOND,
     TRACKS,
@@ -26,7 +27,6 @@ from stoker.features.history.time_series import (
     decode,
     encode,
 )
-from stoker.features.history.usage_file import FILE_NAME, open_for_reading
 from stoker.record import Record
 
 __all__ = ["FILE_NAME", "TraceWriter", "TrackRow", "open_for_reading", "read"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from typing import Any
 
 from stoker.client.views.why import QueueView
 from stoker.engine.daemon.status import daemon_pid
@@ -29,10 +30,6 @@ from stoker.features.history.timeline_blocks import (
     words_of,
 )
 from stoker.settings import Settings
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_SECONDS = 31 * 86400.0  # in one answer
 MAX_AHEAD_SECONDS = 7 * 86400.0  # of the forecast

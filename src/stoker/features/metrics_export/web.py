@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
-from stoker.features.metrics_export.operator_metrics import metrics_text
-from stoker.features.metrics_export.prometheus import CONTENT_TYPE
+from stoker.features.metrics_export.operator_metrics import CONTENT_TYPE, metrics_text
 from stoker.web.context import web_of
 from stoker.web.routes_read import ERRORS
 

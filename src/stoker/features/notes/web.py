@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
+from pydantic import BaseModel, Field
 
 from stoker.client.queue import Queue
 from stoker.client.submit.option_values import check_tags
@@ -11,12 +14,47 @@ from stoker.engine.store import job_queries
 from stoker.errors import UsageError
 from stoker.features.notes import store as notes
 from stoker.features.notes.client import Targets, full_note_json, set_note, star, tag
-from stoker.features.notes.web_models import AnnotateForm, NoteAnswer, NoteForm, TagsAnswer
 from stoker.web import models
 from stoker.web.context import web_of
+from stoker.web.models import Answer, Name
+from stoker.web.option_forms import Form
 from stoker.web.responses import json_response
 from stoker.web.routes_read import ERRORS, JobId, SweepName
 from stoker.web.routes_write import CHANGE_ERRORS, done
+
+Tag = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class NoteForm(Form):
+    text: str = Field(max_length=100_000, description="the whole note; empty removes it")
+    continued: bool = Field(
+        False, description="this change continues the last one, as saving while typing does"
+    )
+
+
+class NoteAnswer(Answer):
+    note: str
+    note_revision: int
+    note_changed_at: str | None
+    previous_note: str = Field(description="the note before the last edit")
+
+
+class AnnotateForm(Form):
+    jobs: list[models.JobId] = Field(default=[], max_length=10_000)
+    sweeps: list[Name] = Field(default=[], max_length=1000)
+    star: bool | None = Field(None, description="add the star or remove it; null: unchanged")
+    add_tags: list[Tag] = Field(default=[], max_length=100)
+    remove_tags: list[Tag] = Field(default=[], max_length=100)
+
+
+class KnownTag(BaseModel):
+    tag: str
+    count: int = Field(description="jobs and sweeps that have it, among the newest")
+
+
+class TagsAnswer(Answer):
+    tags: list[KnownTag]
+
 
 router = APIRouter(prefix="/api", responses={**ERRORS, **CHANGE_ERRORS}, tags=["notes"])
 _MOST_TAGS = 200

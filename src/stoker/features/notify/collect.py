@@ -9,6 +9,7 @@ import json
 import os
 import pwd
 from collections.abc import Callable
+from typing import Any
 
 from stoker.client.live import log_text
 from stoker.client.views import job as views
@@ -35,10 +36,6 @@ from stoker.features.sweeps import store as sweeps
 from stoker.settings import Settings
 from stoker.text.byte_text import to_text
 from stoker.text.commands.shell_words import display
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 # Events wait this long for others, so that jobs that end together are one message.
 GATHER_SECONDS = 2.0

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from stoker.features.notify.rules import FIRST_FAILURE, GPU_LOST, SWEEP_END, TIME_LIMIT
 from stoker.record import Record
 from stoker.text.durations import format_duration
 from stoker.text.plurals import plural
 from stoker.text.terminal import cut, printable
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _TITLE_COLUMNS = 60
 _SUBJECT_COLUMNS = 160

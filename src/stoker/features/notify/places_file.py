@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from stoker.client.settings_file import parse_tables, read_text, replace_file
 from stoker.errors import Conflict, NoPermission, NotFound, UsageError
@@ -14,10 +15,6 @@ from stoker.features.notify.notify_settings import unknown_place
 from stoker.features.notify.place_kinds import is_secret, kind_of
 from stoker.features.notify.rules import DESKTOP, is_place_name
 from stoker.settings import settings_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _HEADER = "notify.places."
 

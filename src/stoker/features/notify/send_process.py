@@ -12,15 +12,12 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from typing import Any
 
 from stoker.errors import Error
 from stoker.features.notify.place_kinds import kind_of, scrubbed
 from stoker.features.notify.senders import SendError
 from stoker.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 TIMEOUT_SECONDS = 30.0
 _SENDERS = {

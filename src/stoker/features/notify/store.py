@@ -8,12 +8,10 @@ nothing and makes no message twice. Between two arrows, the notifier can be kill
 
 from __future__ import annotations
 
+from typing import Any
+
 from stoker.engine.store.database import Database, id_list
 from stoker.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 WAITING, SENT, FAILED = "waiting", "sent", "failed"
 MAX_PAUSE = 600.0  # seconds between two tries to send a message

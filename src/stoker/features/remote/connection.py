@@ -7,19 +7,20 @@ minutes after the last command.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import secrets
 import shlex
 import signal
 import socket
+import stat
 import subprocess
 from collections.abc import Sequence
 from typing import IO
 
 from stoker.engine.supervisor.parent_death import send_at_parent_death
-from stoker.errors import Unavailable, UsageError
+from stoker.errors import NoPermission, Unavailable, UsageError
 from stoker.features.remote.boxes import Box
-from stoker.features.remote.control_socket import control_path
 from stoker.features.remote.remote_command import (
     EXIT_255,
     NO_FOLDER,
@@ -288,3 +289,45 @@ def _without_stoker(box: Box) -> tuple[str, str]:
         f"install it there: ssh {box.host} pip install --user stoker; or name the program: "
         f"stoker context add NAME --host {box.host} --stoker PATH",
     )
+
+
+# The limit is 104 to 108 bytes, and ssh adds 17 while it creates a socket.
+_MAX_PATH = 104 - 1 - 17
+_NAME_LENGTH = 20
+
+
+def control_path(*identity: object) -> str:
+    """The path of the socket for a connection with this identity. Raises NoPermission."""
+    digest = hashlib.sha256(repr(identity).encode("utf-8", "surrogateescape")).hexdigest()
+    return os.path.join(_private_folder(), digest[: _NAME_LENGTH - 4])
+
+
+def _private_folder() -> str:
+    """A folder with a short path that no other user can write to; created if missing."""
+    problem = ""
+    for base, name in _candidates():
+        path = os.path.join(base, name)
+        if len(os.fsencode(path)) + 1 + _NAME_LENGTH > _MAX_PATH:
+            problem = problem or f"the path `{path}` is too long"
+            continue
+        try:
+            os.mkdir(path, 0o700)
+        except FileExistsError:
+            pass
+        except OSError as error:
+            problem = f"cannot create `{path}`: {error.strerror}"
+            continue
+        info = os.lstat(path)
+        if stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o077:
+            return path
+        problem = f"`{path}` is not a private folder of yours"
+    raise NoPermission(
+        f"there is no place for the socket of ssh: {problem}",
+        "set XDG_RUNTIME_DIR to a private folder with a short path",
+    )
+
+
+def _candidates() -> list[tuple[str, str]]:
+    found = [("/tmp", f"stoker-ssh-{os.geteuid()}"), (os.path.expanduser("~"), ".stoker-ssh")]
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    return [(runtime, "stoker-ssh"), *found] if runtime else found

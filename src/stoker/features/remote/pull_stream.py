@@ -16,7 +16,7 @@ END = "end-of-files"  # the last member; without it, the connection was lost
 
 
 class FileToSend(Protocol):
-    """What `features/artifacts/pull_files.py` lists."""
+    """What `features/artifacts/verbs/pull.py` lists."""
 
     @property
     def name(self) -> str: ...

@@ -51,11 +51,9 @@ def _content(rows: Rows, columns: Sequence[str] | None, *, constants: bool = Tru
 # -- text -----------------------------------------------------------------------------------------
 
 
-def text_table(
-    rows: Rows, columns: Sequence[str] | None = None
-) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def text_table(rows: Rows) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return (header, lines) for display: numbers with 6 digits, `-` for missing values."""
-    names, lines = _content(rows, columns, constants=False)
+    names, lines = _content(rows, None, constants=False)
     return names, [tuple(short(cell) for cell in line) for line in lines]
 
 

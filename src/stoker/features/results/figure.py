@@ -93,17 +93,13 @@ def learning_curves(
     metric: str,
     goal: str | None = "min",
     *,
-    log_x: bool = False,
-    log_y: bool | None = None,
-    axes: CurveAxes | None = None,
+    axes: CurveAxes = CurveAxes(),  # noqa: B008
     notes: Sequence[str] = (),
 ) -> Figure:
     """Return a figure with one line per trial; the best trial is drawn last, on top.
 
-    If `log_y` is None, the range of the values decides. Only the best MAX_NAMED have labels.
-    Without a goal, no trial is the best.
+    Only the best MAX_NAMED have labels. Without a goal, no trial is the best.
     """
-    axes = axes or CurveAxes(log_x=log_x, log_y=log_y)
     drawn = [trial for trial in trials if any(math.isfinite(value) for _, value in trial.points)]
     order = table.ranked(drawn, [trial.result for trial in drawn], goal)
     has_best = bool(order) and goal is not None and table.number(order[0].result) is not None

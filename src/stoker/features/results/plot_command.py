@@ -7,7 +7,7 @@ import sys
 from stoker.cli.output import notice, print_json, wants_color
 from stoker.errors import NotFound, UsageError
 from stoker.features.results.chart import STEP, TIME
-from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.curve_reader import CurveCache
 from stoker.features.results.export import short
 from stoker.features.results.figure import (
     CurveAxes,

@@ -21,7 +21,7 @@ from stoker.features.results.chart import (
     smoothed,
     thin,
 )
-from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.curve_reader import CurveCache
 from stoker.features.results.run_selection import Run, Selection
 from stoker.features.results.table import number
 from stoker.features.sweeps.spec.spec import Metric, make_metric, read_metric

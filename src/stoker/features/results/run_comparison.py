@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from stoker.client.views.job import environment_json, iso, place_words
 from stoker.engine.store import job_queries
 from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
 from stoker.features.code.views import code_json, machines_json
-from stoker.features.results.comparison import Compared, best_of, compared
 from stoker.features.results.run_selection import Run, Selection
-from stoker.features.results.table import ranked
+from stoker.features.results.table import identity, number, ranked
 from stoker.features.sweeps.spec.spec import known_goal
 from stoker.record import Record
 from stoker.states import FINAL
@@ -147,3 +146,33 @@ def _best(line: Compared, goals: dict[str, str]) -> int | None:
 
 def _line_json(line: Compared) -> dict[str, object]:
     return {"name": line.name, "values": finite(line.values), "differs": line.differs}
+
+
+class Compared(Record):
+    """A property of runs. None: the run does not have it."""
+
+    name: str
+    values: list[object]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the runs differ; 1 equals 1.0, and a missing value differs from any other."""
+        return len({identity(value) for value in self.values}) > 1
+
+
+def compared(runs: Sequence[dict[str, object]]) -> list[Compared]:
+    """The properties of runs, in the order in which they first occur."""
+    names = dict.fromkeys(name for run in runs for name in run)
+    return [Compared(name, [run.get(name) for run in runs]) for name in names]
+
+
+def differing(lines: Iterable[Compared]) -> list[Compared]:
+    return [line for line in lines if line.differs]
+
+
+def best_of(values: Sequence[object], goal: str) -> int | None:
+    """The position of the best value; None unless two runs have values that differ."""
+    known = [place for place, value in enumerate(values) if number(value) is not None]
+    if len({values[place] for place in known}) < 2:
+        return None
+    return ranked(known, [values[place] for place in known], goal)[0]

@@ -12,11 +12,10 @@ from collections.abc import Callable, Sequence
 from stoker.engine.store import job_queries
 from stoker.engine.store.database import Database
 from stoker.errors import NotFound, UsageError
-from stoker.features.results import store_run_facts as run_facts
 from stoker.features.results.export import short
 from stoker.features.results.reports.reports import JobFiles, Reported, job_reports, sweep_reports
 from stoker.features.results.reports.summary import Stat
-from stoker.features.results.store_run_facts import RunFacts
+from stoker.features.results.store_run_facts import RunFacts, of_jobs
 from stoker.features.results.table import Row, varying
 from stoker.features.sweeps import store as sweeps
 from stoker.features.sweeps.spec.spec import Metric, make_metric
@@ -212,9 +211,7 @@ class RunSelector:
         )
 
     def _runs(self, found: list[tuple[str | None, Reported]]) -> list[Run]:
-        facts = run_facts.of_jobs(
-            self._db, (one.row.job for _, one in found if one.row.job is not None)
-        )
+        facts = of_jobs(self._db, (one.row.job for _, one in found if one.row.job is not None))
         reported = {metric for _, one in found for metric in one.summary}
         found = [(name, _with_params(one, facts, reported)) for name, one in found]
         labels = Labels(

@@ -14,7 +14,7 @@ from stoker.features.code import store as code_states
 from stoker.features.code.views import code_words, machine_words
 from stoker.features.notes import store as notes
 from stoker.features.results import table
-from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.curve_reader import CurveCache
 from stoker.features.results.failure_groups import trial_failures
 from stoker.features.results.figure import (
     CurveAxes,
@@ -40,9 +40,9 @@ from stoker.features.results.table import Columns, Row, Table
 from stoker.features.sweeps import store as sweeps
 from stoker.features.sweeps import store_provenance as sweep_provenance
 from stoker.features.sweeps.control import lifecycle
-from stoker.features.sweeps.control.command_text import command_text
 from stoker.features.sweeps.spec.identity import describe_template
 from stoker.features.sweeps.spec.spec import Metric, SweepSpec
+from stoker.features.sweeps.spec.value_text import command_text
 from stoker.features.sweeps.store import SweepRow
 from stoker.features.sweeps.sweep_states import sweep_state
 from stoker.record import Record

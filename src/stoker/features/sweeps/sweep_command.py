@@ -10,8 +10,7 @@ from contextlib import contextmanager
 from stoker.cli.confirmation import can_ask, is_confirmed
 from stoker.cli.job_flags import refuse_sync, sweep_base
 from stoker.cli.open_queue import open_queue
-from stoker.cli.output import as_json, notice, plural, print_json, report_change
-from stoker.cli.progress_line import ProgressLine
+from stoker.cli.output import ProgressLine, as_json, notice, plural, print_json, report_change
 from stoker.cli.start_notice import STARTED
 from stoker.client.queue import Queue
 from stoker.engine.model import JobSpec

@@ -39,8 +39,7 @@ from stoker.features.sweeps.spec import domains, spec
 from stoker.features.sweeps.spec.spec import ADAPTIVE, Metric, SweepSpec, make_metric, read_metric
 from stoker.features.sweeps.store import SweepRow
 from stoker.features.sweeps.store_provenance import trial_codes
-from stoker.features.sweeps.sweep_choices import choices
-from stoker.features.sweeps.sweep_states import sweep_state
+from stoker.features.sweeps.sweep_states import choices, sweep_state
 from stoker.text.commands.shell_words import display
 from stoker.text.filters.filter_completion import Completion
 from stoker.text.finite_values import finite

@@ -3,7 +3,7 @@
     python -P -m stoker.features.terminal.session FOLDER IDLE_SECONDS shell|program -- COMMAND...
 
 A terminal attaches through the Unix socket FOLDER/JOB (see frames.py; the other end is
-features/terminal/relay.py). The program starts when the first terminal attaches, and goes on when
+features/terminal/start.py). The program starts when the first terminal attaches, and goes on when
 the terminal goes away. Everything that it prints also goes to stdout, the log of the job. A new
 terminal replaces the one before.
 """
@@ -33,9 +33,63 @@ from stoker.features.terminal.frames import (
     frame,
     read_size,
 )
-from stoker.features.terminal.idle_limit import IdleLimit
 from stoker.text.commands.shell_words import TERMINAL_MODULE
 from stoker.text.durations import format_duration
+
+_BUSY_CORES = 0.05
+_WARNING_SECONDS = 300.0  # before the end, or half of a shorter limit
+_CHECKS = 8  # of the CPU time, per limit
+_LONGEST_CHECK_SECONDS = 30.0
+
+
+class IdleLimit:
+    """Measures unused time. Times are monotonic; `cpu_seconds` is the sum of all processes.
+
+    A job is used while something is typed or printed, and while its processes use at least
+    `_BUSY_CORES` of a CPU core: a training that prints nothing goes on, a notebook without a
+    running cell does not.
+    """
+
+    def __init__(self, limit: float, now: float) -> None:
+        self._limit = limit  # 0: none
+        self._used_at = now
+        self._warned = False
+        self._checked = (now, 0.0)
+
+    @property
+    def warning_seconds(self) -> float:
+        """How long before the end the user is warned."""
+        return min(_WARNING_SECONDS, self._limit / 2)
+
+    def use(self, now: float) -> None:
+        """Something was typed or printed."""
+        self._used_at = now
+        self._warned = False
+
+    def check(self, now: float, cpu_seconds: float) -> None:
+        """Count the time since the last check as used if processes were busy."""
+        before, seconds = self._checked
+        if now > before and cpu_seconds - seconds >= _BUSY_CORES * (now - before):
+            self.use(now)
+        self._checked = (now, cpu_seconds)
+
+    def is_over(self, now: float) -> bool:
+        return self._limit > 0 and now >= self._used_at + self._limit
+
+    def must_warn(self, now: float) -> bool:
+        """Whether the warning is due; True only once until the job is used again."""
+        due = self._used_at + self._limit - self.warning_seconds
+        if self._limit <= 0 or self._warned or now < due:
+            return False
+        self._warned = True
+        return True
+
+    def seconds_to_check(self) -> float | None:
+        """The time between two checks; None without a limit."""
+        if self._limit <= 0:
+            return None
+        return min(_LONGEST_CHECK_SECONDS, self._limit / _CHECKS)
+
 
 SHELL = "shell"  # its exit code says nothing about success: the job is done when it ends
 PROGRAM = "program"

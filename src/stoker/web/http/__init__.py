@@ -4,9 +4,8 @@
 |---|---|
 | addresses.py | resolves a `--host` value to addresses |
 | http_server.py | binds the port at all addresses of the host and runs uvicorn |
-| limits.py | resets connections above a peer's limit as soon as they are accepted |
-| peers.py, sock_diag.py | ask the kernel which user owns the other end of a connection |
-| connection.py | limits the time for a request header |
+| connection.py | limits the connections of each peer, and the time for a request header |
+| peers.py | asks the kernel which user owns the other end of a connection |
 | middleware.py | reads the request body, calls the guard, adds headers to the response |
 | guard_request.py | the interface between the middleware and a guard |
 | token_file.py | creates and reads the secret of a server |

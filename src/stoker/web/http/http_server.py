@@ -17,8 +17,7 @@ from starlette.types import ASGIApp
 from stoker.errors import Conflict, UsageError
 from stoker.record import Record
 from stoker.web.http.addresses import LOOPBACK, Addresses, leads_to
-from stoker.web.http.connection import Protocol
-from stoker.web.http.limits import Listener
+from stoker.web.http.connection import Listener, Protocol
 from stoker.web.http.middleware import HEADER_BYTES
 
 S = TypeVar("S", bound=socket.socket)

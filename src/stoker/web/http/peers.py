@@ -1,12 +1,13 @@
 """Find the user that owns the other end of a connection within this host.
 
 Every user of the host can connect to a loopback port, so the address does not identify the peer.
-The kernel is asked for the one socket (sock_diag.py). Where that is not possible, its table of all
+The kernel is asked for the one socket (py). Where that is not possible, its table of all
 sockets is read: one read serves all waiting callers, with a pause between two reads.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import struct
@@ -14,8 +15,102 @@ import threading
 import time
 from collections.abc import Iterator
 
-from stoker.web.http import sock_diag
-from stoker.web.http.sock_diag import LISTEN, SocketAddress
+from stoker.record import Record
+
+# Ask the kernel about one TCP socket by its addresses (NETLINK_SOCK_DIAG, see sock_diag(7)).
+#
+# The kernel uses its hash table, so the cost does not depend on the number of connections on the
+# host, unlike reading /proc/net/tcp.
+
+SocketAddress = tuple[str, int]  # a numeric address and a port
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST = 1
+_NLMSG_ERROR = 2
+_ANY_STATE = 0xFFFFFFFF
+_NO_COOKIE = 0xFFFFFFFF
+_HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
+_REQUEST = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
+_ID = struct.Struct("!HH16s16s")  # ports and addresses, in the byte order of the network
+_ID_END = struct.Struct("=III")  # interface, and a cookie of two words
+_REPLY = struct.Struct("=BBBB48sIIIII")  # family, state, ..., id, ..., uid, inode
+LISTEN = 10
+
+
+class Unsupported(Exception):
+    """This kernel or sandbox does not support looking up a socket."""
+
+
+class Found(Record):
+    state: int
+    uid: int
+    inode: int  # 0: no process has it open any more, and `uid` is meaningless
+
+
+def find_socket(here: SocketAddress, there: SocketAddress) -> Found | None:
+    """The socket at `here` that is connected to `there`; else the one that listens at `here`.
+
+    Returns None when there is neither. Raises Unsupported, and OSError for other errors.
+    """
+    family, local, remote = _packed(here[0], there[0])
+    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, _ANY_STATE)
+    body += _ID.pack(here[1], there[1], local, remote) + _ID_END.pack(0, _NO_COOKIE, _NO_COOKIE)
+    size = _HEADER.size + len(body)
+    message = _HEADER.pack(size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + body
+    try:
+        # A new socket for each request, so that no reply to an earlier one can be in its buffer.
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.setblocking(False)  # sendto returns after the reply was queued
+            kernel.sendto(message, (0, 0))
+            reply = kernel.recv(4096)
+    except BlockingIOError:
+        raise Unsupported("no reply") from None
+    except OSError as error:
+        if error.errno in _UNSUPPORTED_ERRORS:
+            raise Unsupported(str(error)) from None
+        raise
+    return _read(reply, _ID.pack(here[1], there[1], local, remote))
+
+
+_UNSUPPORTED_ERRORS = (
+    errno.EPROTONOSUPPORT,
+    errno.EAFNOSUPPORT,
+    errno.EPERM,
+    errno.EACCES,
+    errno.EINVAL,
+    errno.ECONNREFUSED,
+    errno.EOPNOTSUPP,
+    errno.ENOSYS,
+)
+
+
+def _read(reply: bytes, requested: bytes) -> Found | None:
+    _, kind, _, _, _ = _HEADER.unpack_from(reply)
+    if kind == _NLMSG_ERROR:
+        number = -struct.unpack_from("=i", reply, _HEADER.size)[0]
+        if number == errno.ENOENT:
+            return None
+        if number in _UNSUPPORTED_ERRORS:
+            raise Unsupported(os.strerror(number))
+        raise OSError(number, os.strerror(number))
+    if kind != _SOCK_DIAG_BY_FAMILY or len(reply) < _HEADER.size + _REPLY.size:
+        raise Unsupported("a reply of an unknown kind")
+    found = _REPLY.unpack_from(reply, _HEADER.size)
+    state, socket_id, uid, inode = found[1], found[4], found[8], found[9]
+    # For a closed connection the kernel returns the socket that listens on its port.
+    if state != LISTEN and socket_id[:4] != requested[:4]:
+        return None
+    return Found(state, uid, inode)
+
+
+def _packed(local: str, remote: str) -> tuple[int, bytes, bytes]:
+    """The address family, and both addresses padded to sixteen bytes."""
+    local, remote = local.partition("%")[0], remote.partition("%")[0]
+    family = socket.AF_INET6 if ":" in local else socket.AF_INET
+    pair = [socket.inet_pton(family, host).ljust(16, b"\0") for host in (local, remote)]
+    return int(family), pair[0], pair[1]
+
 
 UNKNOWN = -1  # the socket is closed or was not found: treated as another user
 _LISTENING = f"{LISTEN:02X}"
@@ -39,7 +134,7 @@ def peer_uid(client: SocketAddress, server: SocketAddress) -> int | None:
     if _has_look_up is False:
         return None
     try:
-        found = sock_diag.find(client, server)
+        found = find_socket(client, server)
         if found is None and _has_look_up is None:
             _has_look_up = _finds_own_connection()
             if not _has_look_up:
@@ -48,7 +143,7 @@ def peer_uid(client: SocketAddress, server: SocketAddress) -> int | None:
             return UNKNOWN
         _has_look_up = True
         return found.uid
-    except sock_diag.Unsupported:
+    except Unsupported:
         _has_look_up = False
         return None
     except OSError:
@@ -59,14 +154,14 @@ def _finds_own_connection() -> bool:
     """Whether the kernel finds a known connection; without its module it finds none."""
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.socket() as client:
         client.connect(listener.getsockname())
-        return sock_diag.find(client.getsockname(), listener.getsockname()) is not None
+        return find_socket(client.getsockname(), listener.getsockname()) is not None
 
 
 def listener_uid(address: str, port: int) -> int | None:
     """The owner of the socket that listens at this address; None when there is none."""
     try:
-        found = sock_diag.find((address, port), (address, 0))
-    except (sock_diag.Unsupported, OSError):
+        found = find_socket((address, port), (address, 0))
+    except (Unsupported, OSError):
         found = None
     if found is not None:
         return found.uid

@@ -144,7 +144,7 @@ def test_clone_has_the_options_and_environment_of_the_original(lab: Lab) -> None
 
 
 def test_removing_a_sweep_on_a_terminal_says_what_is_removed() -> None:
-    from stoker.features.sweeps.sweep_choices import removal_text
+    from stoker.features.sweeps.sweep_states import removal_text
 
     assert "its jobs with their logs, metrics and folders stay" in removal_text(3).lower()
     assert "table of 3 trials" in removal_text(3)

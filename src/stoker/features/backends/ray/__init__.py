@@ -8,5 +8,5 @@
       the only process that imports Ray
 
 A node that does not see the files of the queue gets copies: sent_files.py has what is sent,
-returned_files.py what returns, copied_folder.py the folder of a job.
+returned_files.py what returns.
 """

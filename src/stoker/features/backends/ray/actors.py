@@ -8,15 +8,12 @@ import secrets
 import socket
 import time
 from collections.abc import Container
+from typing import Any
 
 from stoker.features.backends.chunk_files import VERSION, write_whole
 from stoker.features.backends.ray.client_process import DEAD, OK
 from stoker.features.backends.ray.connection import RayConnection
 from stoker.features.backends.ray.sent_files import NodePlace
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _IDLE_SECONDS = 60.0
 _STATUS_SECONDS = 5.0  # an actor that does not answer for this long is late

@@ -14,11 +14,7 @@ import pickle
 import signal
 import struct
 import sys
-from typing import IO
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import IO, Any
 
 NAMESPACE = "stoker"
 # The outcome of a call to an actor.

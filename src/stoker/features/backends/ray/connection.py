@@ -10,13 +10,10 @@ import sys
 import tempfile
 import time
 from importlib.util import find_spec
+from typing import Any
 
 from stoker.features.backends.protocol import Unreachable
 from stoker.features.backends.ray.client_process import receive, send
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _CONNECT_SECONDS = 60.0
 _ANSWER_SECONDS = 30.0

@@ -23,10 +23,7 @@ import sys
 import tempfile
 import threading
 import time
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
+from typing import Any
 
 _GROW_SECONDS = 20.0  # after this long, other Ray users have taken the GPUs
 _KILL_SECONDS = 30.0  # after the grace period, before a worker is killed

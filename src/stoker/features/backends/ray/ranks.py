@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from typing import Any
 
 from stoker.engine.supervisor.distributed import distributed_environment
 from stoker.engine.supervisor.logs import log_path
@@ -24,10 +25,6 @@ from stoker.features.backends.chunk_files import (
 )
 from stoker.features.backends.ray.sent_files import SentJob, read_jobs
 from stoker.text.commands.output_patterns import literal_path
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _LOG = "output"  # of a node other than the first, in its folder
 

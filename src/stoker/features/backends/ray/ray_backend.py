@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from functools import lru_cache, partial
+from typing import Any
 
 from stoker.features.backends import chunk_files
 from stoker.features.backends.nodes import DOWN, UP, Node
@@ -28,19 +29,14 @@ from stoker.features.backends.protocol import (
 )
 from stoker.features.backends.ray.actors import Actor, Actors, Call, NodeProblem
 from stoker.features.backends.ray.connection import RayConnection
-from stoker.features.backends.ray.copied_folder import FolderReader, TooLarge
 from stoker.features.backends.ray.placement import Place, choose, reserve_for, waiting_words
 from stoker.features.backends.ray.ranks import Ranks, rank_folder, write_ranks
 from stoker.features.backends.ray.returned_files import Return
-from stoker.features.backends.ray.sent_files import Sender, read_jobs
+from stoker.features.backends.ray.sent_files import FolderReader, Sender, TooLarge, read_jobs
 from stoker.features.backends.store_allocations import Allocation
 from stoker.fields import from_fields
 from stoker.record import Record
 from stoker.text.sizes import parse_size
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _PLACED = "placed"  # a file in the folder of a chunk
 _PATIENCE_SECONDS = 60.0  # an allocation that waits for longer has nodes reserved for it

@@ -12,6 +12,7 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from stoker.engine.supervisor.empty_logs import EmptyLogs
 from stoker.engine.supervisor.logs import (
@@ -27,10 +28,6 @@ from stoker.features.backends.chunk_files import EVENTS, JOBS, STOPS, read_lines
 from stoker.features.backends.ray.sent_files import PIECE, Piece, SentJob, read_jobs, stream_name
 from stoker.functions.payload_files import result_name
 from stoker.record import Record
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _BUDGET = 64 << 20  # bytes in one poll: the driver has other work too
 _CHECKPOINT_SECONDS = 10.0

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from stoker.features.notify.senders import SendError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 INSTALL_HINT = "install it: pip install 'stoker[notify]'"
 

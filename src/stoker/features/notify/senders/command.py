@@ -6,12 +6,9 @@ import json
 import os
 import signal
 import subprocess
+from typing import Any
 
 from stoker.features.notify.senders import SendError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 TIMEOUT_SECONDS = 20.0
 

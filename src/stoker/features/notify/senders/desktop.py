@@ -5,12 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from typing import Any
 
 from stoker.features.notify.senders import SendError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _TIMEOUT_SECONDS = 10.0
 

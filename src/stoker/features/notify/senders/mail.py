@@ -9,13 +9,10 @@ import ssl
 import subprocess
 from email.message import EmailMessage
 from email.utils import formatdate
+from typing import Any
 
 from stoker.features.notify.place_kinds import MailServer, mail_server
 from stoker.features.notify.senders import SendError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _TIMEOUT_SECONDS = 10.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -6,13 +6,10 @@ import base64
 import json
 import urllib.error
 import urllib.request
+from typing import Any
 from urllib.parse import unquote, urljoin, urlsplit
 
 from stoker.features.notify.senders import SendError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _TIMEOUT_SECONDS = 10.0
 _LATER = (408, 425, 429)  # of the 4xx codes, those that ask for another try

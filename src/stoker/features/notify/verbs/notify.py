@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 from stoker.cli.output import notice, plural, print_change, print_json, table
 from stoker.errors import UsageError
 from stoker.features.notify.notify_settings import NotifySettings, default_places
 from stoker.features.notify.rules import DESKTOP
+from stoker.features.notify.store import NotifyMessage
 from stoker.text.command_line import Option, Parsed, Verb, positive
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    from stoker.features.notify.store import NotifyMessage
 
 _ACTIONS = {
     "ls": (0, 0, "ls"),

@@ -16,8 +16,7 @@ from typing import Any
 from stoker.cli.verbs.follow import JobEnd, LogPosition, PrintingSink
 from stoker.errors import UsageError
 from stoker.features.remote.boxes import Box
-from stoker.features.remote.cli.recover import recover
-from stoker.features.remote.cli.versions import note_versions
+from stoker.features.remote.cli.recover import note_versions, recover
 from stoker.features.remote.connection import Connection, Lost
 from stoker.text.command_line import Parsed
 

@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Callable
 
 from stoker.cli.main import ALIASES, VERBS, load
-from stoker.errors import Unavailable, UsageError
+from stoker.errors import Error, Unavailable, UsageError
 from stoker.features.remote.boxes import Box, chosen_box
-from stoker.features.remote.cli.versions import note_versions
+from stoker.features.remote.cli.recover import note_versions
 from stoker.features.remote.connection import Connection, Killed, Lost, RemoteProcess
 from stoker.text.command_line import Parsed, parse
 
@@ -81,7 +81,7 @@ def _special(box: Box, name: str, words: list[str], program: str) -> Callable[[]
 
         return lambda: remote_wait(box, words, parsed)
     if name in ("results", "plot", "report") and (parsed["output"] or parsed["parquet"]):
-        from stoker.features.remote.cli.output_file import remote_output_file
+        from stoker.features.remote.cli.pull import remote_output_file
 
         return lambda: remote_output_file(box, name, words, parsed)
     if name == "pull":
@@ -144,3 +144,21 @@ def lost(box: Box, name: str, error: Lost, *, is_read: bool = False) -> Unavaila
         f"{what}, so the result of `stoker {name}` is unknown",
         f"see what happened: stoker --host {box.name} {_SHOWN_BY.get(name, 'ls')}",
     )
+
+
+_SECONDS = 4.0
+
+
+def remote_words(box: Box, kind: str, current: str, given: list[str]) -> list[tuple[str, str]]:
+    """Return words and descriptions that the box offers. Asks no password; empty if that fails."""
+    connection = Connection(box, is_batch=True)
+    try:
+        connection.open(is_quiet=True)
+        words = ["box", "words", "{}", kind, current, *given]
+        done = connection.capture(words, timeout=_SECONDS)
+    except (Error, Lost, subprocess.TimeoutExpired):
+        return []
+    if done.code != 0:
+        return []
+    lines = done.out.decode("utf-8", "replace").splitlines()
+    return [(word, text) for word, _, text in (line.partition("\t") for line in lines)]

@@ -15,9 +15,8 @@ import sys
 from stoker.cli.output import notice
 from stoker.errors import Unavailable, UsageError
 from stoker.features.remote.boxes import Box
-from stoker.features.remote.cli.recover import recover
+from stoker.features.remote.cli.recover import check_support, note_versions, recover
 from stoker.features.remote.cli.sync_folder import sync_folder
-from stoker.features.remote.cli.versions import check_support, note_versions
 from stoker.features.remote.connection import Captured, Connection, Lost
 from stoker.text.command_line import Parsed
 

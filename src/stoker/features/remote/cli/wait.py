@@ -10,8 +10,7 @@ import time
 from stoker.cli.verbs.wait import UNFINISHED
 from stoker.features.remote.boxes import Box
 from stoker.features.remote.cli.forward import exit_code
-from stoker.features.remote.cli.recover import recover
-from stoker.features.remote.cli.versions import check_support
+from stoker.features.remote.cli.recover import check_support, recover
 from stoker.features.remote.connection import Connection, Lost
 from stoker.text.command_line import Parsed
 
@@ -23,7 +22,7 @@ def remote_wait(box: Box, words: list[str], parsed: Parsed) -> int:
     """
     if parsed["notify"] is None:
         return _wait_for_jobs(box, words, parsed)
-    from stoker.features.notify.wait_notification import WaitNotification
+    from stoker.features.notify.foreground import WaitNotification
 
     notification = WaitNotification(parsed["notify"])
     others = [word for word in words if word.partition("=")[0] != "--notify"]

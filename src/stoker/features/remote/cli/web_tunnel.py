@@ -14,8 +14,7 @@ from typing import Any
 from stoker.cli.output import notice, print_json
 from stoker.errors import Conflict, UsageError
 from stoker.features.remote.boxes import Box
-from stoker.features.remote.cli.recover import recover
-from stoker.features.remote.cli.versions import note_versions
+from stoker.features.remote.cli.recover import note_versions, recover
 from stoker.features.remote.connection import Connection, Lost
 from stoker.text.command_line import Parsed
 

@@ -10,15 +10,12 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any
 
 from stoker.errors import Unavailable, UsageError
 from stoker.text.command_line import Option, Parsed, Verb, parse
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
-
-    Settings = dict[str, Any]
+Settings = dict[str, Any]
 
 VERB = Verb(
     "box",

@@ -14,7 +14,7 @@ from stoker.engine.store.database import Database
 from stoker.engine.store.job_queries import JobRow
 from stoker.engine.supervisor.mounts import Mounts
 from stoker.features.results.chart import Curve, reduced
-from stoker.features.results.curve_cache import CurveCache
+from stoker.features.results.curve_reader import CurveCache
 from stoker.features.results.reports.reports import (
     JobFiles,
     Reported,

@@ -22,8 +22,8 @@ from stoker.engine.store.database import Database, open_database
 from stoker.engine.supervisor.parent_death import die_with_parent
 from stoker.errors import Error, NotFound
 from stoker.features.results.reports import store as job_metrics
-from stoker.features.results.reports.job_metrics import summarized
 from stoker.features.results.reports.reports import JobFiles, collect, source_of_job
+from stoker.features.results.reports.store import summarized
 from stoker.features.results.reports.summary import Collector
 from stoker.features.sweeps import store as sweeps
 from stoker.settings import load_settings

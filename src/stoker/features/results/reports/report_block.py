@@ -12,13 +12,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import itemgetter, lt
+from typing import Any
 
 from stoker.record import Record
 from stoker.text.progress.report_line import MAX_INT, MAX_LINE_LENGTH, RESERVED, can_name
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 _NUMBERS = {int, float}
 _NOTHING = {type(None)}

@@ -84,10 +84,8 @@ class Reader:
 
     def restore(self, state: Mapping[str, object]) -> None:
         self.offset = whole(state["offset"])
-        # Release 0.1 stored these two as `rubbish` and `complaint`.
-        is_old = "rubbish" in state
-        self.invalid_lines = whole(state["rubbish" if is_old else "invalid_lines"])
-        first = state["complaint" if is_old else "first_invalid"]
+        self.invalid_lines = whole(state["invalid_lines"])
+        first = state["first_invalid"]
         if isinstance(first, list):
             self.first_invalid = InvalidLine(str(first[0]), whole(first[1]), str(first[2]))
         self._lines = whole(state["lines"])

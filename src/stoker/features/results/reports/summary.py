@@ -20,6 +20,7 @@ from __future__ import annotations
 import json
 import math
 from operator import ne
+from typing import Any
 
 from stoker.features.results.reports.event_files import EventReader
 from stoker.features.results.reports.report_block import Column, ReportBlock
@@ -31,10 +32,6 @@ from stoker.features.results.reports.report_files import (
 )
 from stoker.record import Record
 from stoker.text.progress.report_line import Report, is_number
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MAX_NAMES = 2000  # per file: names such as `loss_1`, `loss_2`, ... must not exhaust memory
 _MAX_CUTS = 1000
@@ -224,13 +221,13 @@ class Collector:
         self._past_invalid_lines = 0  # in logs of earlier attempts
         self._past_first_invalid: InvalidLine | None = None
 
-    def feed_metrics(self, data: bytes, attempt: int | None = None) -> None:
-        """Add a chunk of $STOKER_METRICS; `attempt` is the default for lines without one."""
+    def feed_metrics(self, data: bytes) -> None:
+        """Add a chunk of $STOKER_METRICS."""
         block = self.metrics.block(data)
-        if block is not None and self._take_block(block, attempt):
+        if block is not None and self._take_block(block):
             self.metrics.take(data, block)
         else:
-            self._take("metrics", self.metrics.feed(data), attempt)
+            self._take("metrics", self.metrics.feed(data), None)
 
     def feed_log(self, data: bytes, attempt: int = 1) -> None:
         if attempt < self.log_attempt:
@@ -297,11 +294,11 @@ class Collector:
                 fresh._tallies[source][name].timeline.cuts = tally.timeline.cuts
         return fresh
 
-    def _take_block(self, block: ReportBlock, attempt: int | None) -> bool:
+    def _take_block(self, block: ReportBlock) -> bool:
         """Add many reports at once; returns False, and adds nothing, if that is not possible."""
         tallies = self._tallies["metrics"]
         columns = {name: block.column(name) for name in block.names}
-        number = attempt if block.attempt is None else block.attempt
+        number = block.attempt
         known = [tallies[name] for name in columns if name in tallies]
         if (
             None in columns.values()

@@ -58,7 +58,6 @@ def from_words(
     parameters: Iterable[tuple[str, Sequence[str]]] = (),
     *,
     conditions: Mapping[str, str] | None = None,
-    folder: str = ".",
     **options: Any,
 ) -> SweepSpec:
     """Return the spec of a sweep given on the command line.
@@ -67,7 +66,7 @@ def from_words(
     `options` are passed to `make_spec`.
     """
     command = template.Template(tuple(command_words), is_single_text)
-    space = space_from(assignments, parameters, conditions or {}, folder)
+    space = space_from(assignments, parameters, conditions)
     return make_spec(command, space, **options)
 
 

@@ -348,7 +348,7 @@ def from_json(stored: dict[str, object]) -> SweepSpec:
     fields["template"] = Template.from_json(template)
     fields["space"] = search_space.from_json(made)
     fields["metric"] = Metric(**metric) if isinstance(metric, dict) else None
-    earlier = fields.get("earlier", [])  # missing in specs stored by release 0.1
+    earlier = fields["earlier"]
     assert isinstance(earlier, list)
     fields["earlier"] = tuple(Template.from_json(one) for one in earlier)
     points = fields.get("points", [])

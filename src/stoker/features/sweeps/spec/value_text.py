@@ -7,13 +7,20 @@ to read and that the parser refuses, so that an edited one is never taken for an
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
+from stoker.client.submit.job_options import BY_KEY
+from stoker.client.submit.spec_options import options_of_spec
+from stoker.engine.model import JobSpec
+from stoker.engine.snapshot_context import original_folder
 from stoker.errors import UsageError
 from stoker.features.sweeps.spec.domains import Choices, Continuous, Domain, Steps, Whole
-from stoker.features.sweeps.spec.search_space import Axis
+from stoker.features.sweeps.spec.search_space import Axis, Space, make_space
+from stoker.features.sweeps.spec.spec import SweepSpec
 from stoker.features.sweeps.spec.value_syntax import parse
 from stoker.features.sweeps.spec.values import Value, key
+from stoker.text.commands.shell_words import quote
 
 _SHAPES = {"uniform": "interval", "log": "log", "normal": "normal", "lognormal": "lognormal"}
 
@@ -77,3 +84,86 @@ def _means(text: str, data: object) -> bool:
         isinstance(domain, Choices) and key(domain.value(0).data) == key(data)
         for domain in (alone, listed)
     ) and (alone.size, listed.size) == (1, 2)
+
+
+def edited_space(
+    space: Space, edited: Sequence[Axis], kept: Collection[str] | None = None
+) -> Space:
+    """Return the space with `edited` parameters in place of those of the same names.
+
+    Other parameters, conditions and [[include]] tables stay. `kept` has the keys (`axis_key`) of
+    the parameters that stay besides the edited ones; None: all. Raises UsageError as `make_space`.
+    """
+    names = {name for axis in edited for name in axis.names}
+    by_names = {frozenset(axis.names): axis for axis in edited}
+    axes: list[Axis] = []
+    for axis in space.grids[0]:
+        new = by_names.pop(frozenset(axis.names), None)
+        if new is not None:
+            axes.append(new._replace(when=new.when or axis.when))
+        elif not names & set(axis.names) and (kept is None or axis_key(axis) in kept):
+            axes.append(axis)
+    constants = [
+        (name, value)
+        for name, value in space.constants
+        if name not in names and (kept is None or name in kept)
+    ]
+    return make_space([[*axes, *by_names.values()], *space.grids[1:]], constants)
+
+
+# Options of single jobs, and those that a shell gives anyway.
+_LEFT_OUT = ("cwd", "hold", "notify")
+
+
+def command_text(name: str, given: SweepSpec, base: JobSpec) -> str | None:
+    """`cd FOLDER && stoker sweep ...`; None for a sweep that needs a sweep file."""
+    if len(given.space.grids) != 1 or given.points or given.earlier:
+        return None
+    words = ["stoker", "sweep", "--name", quote(name)]
+    if given.method != "grid":
+        words += ["--method", given.method]
+    if given.total_trials is not None:
+        words += ["--trials", str(given.total_trials)]
+    if given.seed is not None and given.method != "grid":
+        words += ["--seed", str(given.seed)]
+    if given.metric is not None:
+        words += ["--metric", quote(f"{given.metric.name}:{given.metric.goal}")]
+    if given.early_stop is not None:
+        options = [f"{key}={value}" for key, value in given.early_stop.items() if key != "kind"]
+        words += ["--early-stop", quote(",".join([str(given.early_stop["kind"]), *options]))]
+    for option, number in (
+        ("--max-parallel", given.max_parallel),
+        ("--max-fails", given.max_fails),
+    ):
+        words += [] if number is None else [option, str(number)]
+    for axis in given.space.grids[0]:
+        if axis.when is not None:
+            words += ["--when", quote(f"{axis_key(axis)}: {axis.when}")]
+    words += ["--lenient"] if given.lenient else []
+    words += _job_flags(base)
+    words += [quote(f"{axis_key(axis)}={axis_text(axis)}") for axis in given.space.grids[0]]
+    words += [quote(f"{key}={value_text(value)}") for key, value in given.space.constants]
+    template = given.template
+    if template.shell:
+        words.insert(2, quote(template.words[0]))
+    else:
+        words += ["--", *map(quote, template.words)]
+    return f"cd {quote(original_folder(base.context))} && {' '.join(words)}"
+
+
+def _job_flags(base: JobSpec) -> list[str]:
+    words = []
+    for name, value in options_of_spec(base).items():
+        if name in _LEFT_OUT or (name == "on" and value == "local"):
+            continue
+        option = BY_KEY[name]
+        flag = option.flags.split()[-1]
+        if value is True:
+            words.append(flag)
+        elif option.repeats and isinstance(value, list):
+            for one in value:
+                words += [flag, quote(str(one))]
+        else:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            words.append(f"{flag}={quote(text)}")
+    return words

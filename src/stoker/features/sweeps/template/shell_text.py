@@ -51,10 +51,11 @@ class Slot:
             return ('""' if self.is_glued else "") + re.sub(r'([\\"$`])', r"\\\1", text)
         return text if not self.is_forced and _SAFE.fullmatch(text) else quote(text)
 
-    def write_variable(self, name: str) -> str:
+    def write_gpus(self) -> str:
+        """The variable with the GPUs of the job, expanded by the shell."""
         if self.quote == "'":
-            return f"'\"${{{name}}}\"'"
-        return f"${{{name}}}" if self.quote == '"' else f'"${{{name}}}"'
+            return "'\"${STOKER_GPUS}\"'"
+        return "${STOKER_GPUS}" if self.quote == '"' else '"${STOKER_GPUS}"'
 
 
 class Word:

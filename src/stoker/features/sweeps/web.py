@@ -1,4 +1,4 @@
-"""Preview and start the sweep that a form describes."""
+"""Sweeps in the web UI: preview and start the one that a form describes, and change others."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from itertools import islice
 from stoker.client.queue import Queue
 from stoker.client.views import job as views
 from stoker.engine.model import JobSpec
+from stoker.engine.snapshot_context import original_folder
 from stoker.errors import Unavailable, UsageError, about
 from stoker.features.backends.views import request_words
 from stoker.features.sweeps import store as sweeps
 from stoker.features.sweeps.control import lifecycle
 from stoker.features.sweeps.control.clone import cloned, cloned_job, with_hidden_options
-from stoker.features.sweeps.control.lifecycle import SAME_FAILS, key_of
+from stoker.features.sweeps.control.lifecycle import SAME_FAILS, Started, key_of
+from stoker.features.sweeps.control.trials import Trials
 from stoker.features.sweeps.files import toml_file
 from stoker.features.sweeps.files.keys import metric as metric_table
 from stoker.features.sweeps.spec import methods
 from stoker.features.sweeps.spec.arguments import space_from
-from stoker.features.sweeps.spec.edited_space import edited_space
 from stoker.features.sweeps.spec.search_space import Axis, Space, make_space
 from stoker.features.sweeps.spec.spec import ADAPTIVE, Metric, SweepSpec, make_spec, read_metric
-from stoker.features.sweeps.spec.value_text import axis_key, axis_text, value_text
+from stoker.features.sweeps.spec.value_text import axis_key, axis_text, edited_space, value_text
 from stoker.features.sweeps.spec.values import Value
 from stoker.features.sweeps.template import template
 from stoker.features.sweeps.template.template import Template
 from stoker.text.commands.shell_words import display
 from stoker.web import job_form
-from stoker.web.models import NewSweep
+from stoker.web.models import NewSweep, SweepAct
 from stoker.web.option_forms import JobOptions
 
 _SHOWN = 100
@@ -217,3 +218,71 @@ def _check_search() -> None:
             "adaptive search and early stopping need Optuna, which is not installed",
             "pip install 'stoker[search]'",
         )
+
+
+_SHOWN_NAMES = 20
+
+
+def act(queue: Queue, name: str, form: SweepAct, token: str | None = None) -> dict[str, object]:
+    """Do the same as `stoker sweep ACTION`.
+
+    With a token, `extend` adds nothing twice; other actions add nothing twice in any case.
+    """
+    action = form.action
+    if action == "stop":
+        cancelled, stopping = lifecycle.stop(queue, name, kills=form.kill)
+        return {"changed": cancelled + stopping, "cancelled": cancelled, "stopping": stopping}
+    if action == "rerun_failed":
+        jobs_added = lifecycle.rerun(queue, name)
+        return {"changed": len(jobs_added), "jobs": jobs_added}
+    if action == "rm":
+        return {"changed": 1, "removed_jobs": lifecycle.remove(queue, name, with_jobs=form.jobs)}
+    if action == "resume":
+        return _started(lifecycle.resume(queue, name))
+    if action == "add":
+        return _add(queue, name, form)
+    if not form.trials:
+        raise UsageError(
+            "action `extend` needs a number of trials", '{"action": "extend", "trials": 20}'
+        )
+    return _started(lifecycle.extend(queue, name, form.trials, expected=form.expected, token=token))
+
+
+def _started(started: Started) -> dict[str, object]:
+    return {
+        "changed": len(started.jobs),
+        "added": started.added,
+        "jobs": list(started.jobs),
+    }
+
+
+def _add(queue: Queue, name: str, form: SweepAct) -> dict[str, object]:
+    """Add values or a point; with dry_run, return how many trials that would add (`added`)."""
+    base = lifecycle.load(queue.db, name)[2]
+    added = _axes(form, original_folder(base.context))
+    if not form.dry_run:
+        return _started(lifecycle.add_values(queue, name, added, is_point=form.point))
+    preview = lifecycle.preview_added(queue, name, added, is_point=form.point)
+    known = sweeps.get(queue.db, name).id
+    trials = Trials(queue.db, queue.settings.state_dir, known, preview.spec, base)
+    first = 1 + sweeps.count_trials(queue.db, known)
+    jobs = [
+        trials.job(number, point, is_real=False)
+        for number, point in enumerate(islice(preview.new, _SHOWN_NAMES), first)
+    ]
+    commands = [display(job.argv, job.shell) for job in jobs]
+    return {"changed": 0, "added": len(preview.new), "commands": commands}
+
+
+def _axes(form: SweepAct, folder: str) -> list[Axis]:
+    """The values of a form, whose texts are parsed as on the command line."""
+    axes: list[Axis] = []
+    for name, text in form.parameters.items():
+        if text.strip():
+            with about(f"parameters.{name}"):
+                axes += space_from([f"{name}={text}"], folder=folder).grids[0]
+    if not axes:
+        raise UsageError(
+            "action `add` needs values", '{"action": "add", "parameters": {"lr": "0.1,0.01"}}'
+        )
+    return axes
