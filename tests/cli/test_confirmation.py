@@ -78,6 +78,18 @@ def test_one_job_is_cancelled_without_a_question(lab: Lab) -> None:
     assert (terminal.close(), terminal.text) == (0, "1 job cancelled\n")
 
 
+@pytest.mark.parametrize(("is_interrupt", "code"), [(True, 130), (False, 1)])
+def test_leaving_a_question_changes_nothing_and_says_so(
+    lab: Lab, is_interrupt: bool, code: int
+) -> None:
+    terminal = Terminal(lab, "cancel", "all")
+    terminal.read_until("cancel 2 waiting jobs? [y/N]")
+    terminal.interrupt() if is_interrupt else terminal.write(b"\x04")
+    assert terminal.close() == code
+    assert terminal.text.endswith("\nno job was cancelled\n")
+    assert lab.state(1) == "held"
+
+
 def test_yes_and_scripts_are_not_asked(lab: Lab) -> None:
     terminal = Terminal(lab, "cancel", "all", "--yes")
     assert (terminal.close(), terminal.text) == (0, "2 jobs cancelled\n")

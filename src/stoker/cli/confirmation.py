@@ -45,8 +45,13 @@ def is_confirmed(parsed: Parsed, question: str, unchanged: str) -> bool:
     """Ask for confirmation on a terminal; scripts are not asked. `unchanged`: the reply to no."""
     if not is_asked(parsed):
         return True
-    notice(f"{question}? [y/N] ", end="")
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    try:
+        notice(f"{question}? [y/N] ", end="")
+        answer = sys.stdin.readline()
+    except KeyboardInterrupt:
+        notice(f"\n{unchanged}")
+        raise
+    if answer.strip().lower() in ("y", "yes"):
         return True
-    notice(unchanged)
+    notice(unchanged if answer else f"\n{unchanged}")  # Ctrl-D leaves the cursor in the question
     return False
