@@ -71,6 +71,19 @@ def test_dry_run_of_clean_shows_bytes_and_jobs_whose_metrics_would_be_lost(lab: 
     assert as_json(lab.ok("rm", "1", "--dry-run", "--json"))["bytes"] >= 1024
 
 
+def test_jobs_whose_files_cannot_be_listed_are_kept(lab: Lab) -> None:
+    lab.wait(lab.submit("echo out"))
+    folder = lab.state_dir / "jobs" / "0"
+    folder.rename(folder.with_name("elsewhere"))
+    folder.touch()  # like a folder on a file server that is gone, but also for root
+    for words in (("clean", "-y"), ("clean", "--dry-run"), ("rm", "1")):
+        said = f"cannot list the files of jobs in `{folder}`: Not a directory"
+        refused(lab.run(*words), 69, said, "their jobs are kept")
+    folder.unlink()
+    folder.with_name("elsewhere").rename(folder)
+    assert lab.ok("clean", "-y").startswith("1 job removed")
+
+
 def test_clean_says_that_curves_of_trials_are_removed(lab: Lab) -> None:
     lab.ok(
         "sweep", "-n", "s", "echo stoker: loss={x} step=0; echo stoker: loss={x} step=1", "x=1,2"

@@ -82,8 +82,7 @@ class Removal:
 
     def _remove_batch(self, ids: list[int]) -> None:
         final = job_queries.in_states(self._db, ids, FINAL)
-        for folder in _folders(self._db):
-            self.log_bytes += remove_files(folder, final)
+        self.log_bytes += remove_files(_folders(self._db), final)
         self.jobs += changes.remove(self._db, final)
         if self._on_progress is not None:
             self._on_progress(len(self.jobs))

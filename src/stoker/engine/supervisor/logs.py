@@ -7,6 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 
 from stoker.engine.supervisor.regular_files import open_for_reading
+from stoker.errors import Unavailable
 
 _FALLOC_FL_KEEP_SIZE = 1
 _FALLOC_FL_PUNCH_HOLE = 2
@@ -68,13 +69,17 @@ def requeue_path(folder: str) -> str:
     return f"{folder}.requeue"
 
 
-def remove_files(state_dir: str, jobs: Iterable[int]) -> int:
+def remove_files(state_dirs: Iterable[str], jobs: Iterable[int]) -> int:
     """Delete the logs, reports and folders of removed jobs; returns the bytes freed."""
-    return sum(map(_remove, list(job_files(state_dir, jobs))))
+    listed = [path for state_dir in state_dirs for path in job_files(state_dir, jobs)]
+    return sum(map(_remove, listed))
 
 
 def job_files(state_dir: str, jobs: Iterable[int]) -> Iterator[str]:
-    """The logs, reports and folders of jobs. Lists each folder of a thousand jobs once."""
+    """The logs, reports and folders of jobs. Lists each folder of a thousand jobs once.
+
+    Raises Unavailable if a folder cannot be listed, e.g. that of a backend on a lost file server.
+    """
     groups: dict[int, set[int]] = {}
     for job in jobs:
         groups.setdefault(job // 1000, set()).add(job)
@@ -84,6 +89,11 @@ def job_files(state_dir: str, jobs: Iterable[int]) -> Iterator[str]:
             names = os.listdir(place)
         except FileNotFoundError:
             continue
+        except OSError as error:
+            raise Unavailable(
+                f"cannot list the files of jobs in `{place}`: {error.strerror}",
+                "their jobs are kept",
+            ) from None
         for name in names:
             digits = name.partition("-")[0].partition(".")[0]
             if digits.isdecimal() and int(digits) in wanted:
