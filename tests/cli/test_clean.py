@@ -93,7 +93,7 @@ def test_clean_says_that_curves_of_trials_are_removed(lab: Lab) -> None:
     lab.wait(1, 2, 3)
     said = lab.ok("clean", "--dry-run")
     assert "3 finished jobs with their logs" in said
-    assert "(2 trials: results stay, curves are removed), none removed" in said
+    assert ", with the curves of 2 trials (results stay), none removed" in said
     lab.ok("clean", "-y")
     assert [row["loss"] for row in as_json(lab.ok("results", "s", "--json"))["rows"]] == [1, 2]
 

@@ -38,7 +38,7 @@ class Plan(Record):
         text += f" and the metrics of {self.with_metrics} of them" * bool(self.with_metrics)
         if not self.trials:
             return text
-        return f"{text} ({plural(self.trials, 'trial')}: results stay, curves are removed)"
+        return f"{text}, with the curves of {plural(self.trials, 'trial')} (results stay)"
 
 
 def removal_plan(db: Database, ids: list[int]) -> Plan:
