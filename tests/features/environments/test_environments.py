@@ -141,7 +141,7 @@ def test_function_is_called_by_the_python_of_its_environment(
     venv = layouts.venv(lab.folder / "venv")
     packages = venv / "lib" / f"python3.{sys.version_info[1]}" / "site-packages"
     packages.mkdir(parents=True)
-    paths = {Path(stoker.__file__).parents[2], *map(Path, sys.path[1:])}
+    paths = {Path(stoker.__file__).parents[1], *map(Path, sys.path[1:])}
     (packages / "paths.pth").write_text("".join(f"{path}\n" for path in paths))
     for name, value in lab.env.items():
         monkeypatch.setenv(name, value)
