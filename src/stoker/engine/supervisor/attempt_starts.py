@@ -9,7 +9,7 @@ from collections.abc import Callable
 from stoker.engine.model import Context, Outcome
 from stoker.engine.supervisor import process_tags
 from stoker.engine.supervisor.child_table import ChildTable
-from stoker.engine.supervisor.job_cgroups import JobCgroups, Limits
+from stoker.engine.supervisor.job_cgroups import JobCgroups
 from stoker.engine.supervisor.log_limits import LogLimits
 from stoker.engine.supervisor.messages import AttemptStarted, Order, Refused
 from stoker.engine.supervisor.running_attempt import RunningAttempt
@@ -112,8 +112,7 @@ class AttemptStarts:
         """The first process exists: count its limits from now."""
         order = attempt.order
         if order.memory_limit is not None or order.cpu_limit:
-            limits = Limits(order.memory_limit, order.cpu_limit, order.cgroup)
-            self._cgroups.limit(order.attempt, attempt.pid, limits)
+            self._cgroups.limit(order, attempt.pid)
         self._add(attempt)
         self._table.by_pid[attempt.pid] = attempt
         attempt.poll_at = attempt.mono + _FIRST_POLL_SECONDS
@@ -168,7 +167,7 @@ class AttemptStarts:
         """Take the results of warm starts."""
         if self.warm is None:
             return
-        for attempt_id, pid, note in self.warm.poll(time.monotonic()):
+        for attempt_id, pid, note in self.warm.decided(time.monotonic()):
             attempt = self._table.by_attempt[attempt_id]
             assert attempt.cold_start is not None
             if pid is None:

@@ -42,11 +42,7 @@ class Children:
     """All attempts whose first process this process started.
 
     `record_exit` is called when a first process has exited and other processes of its attempt may
-    be left. `record_begin` is called before the first process of a warm start executes anything; if
-    it returns a reason, the start is refused. `outer_tags`: tags of the attempts that this process
-    itself belongs to. `has_only_jobs`: every child of this process that is not known here is an
-    orphan of an attempt. `empty_logs`: records the empty logs that are removed; without it, only
-    those of jobs that succeeded are removed.
+    be left. The other arguments are those of `AttemptStarts`, `ChildTable` and `LogLimits`.
     """
 
     def __init__(

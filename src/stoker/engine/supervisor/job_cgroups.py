@@ -19,8 +19,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from stoker.engine.model import Outcome
+from stoker.engine.supervisor.messages import Order
 from stoker.engine.supervisor.start_hooks import find_hook
-from stoker.record import Record
 
 _LIST_NAME = "cgroups"  # in the state folder: one line per parent cgroup that a runner has used
 _PREFIX = "stoker-"
@@ -28,14 +28,6 @@ _LIMITS = ".limits"  # in the names of cgroups for attempts with limits
 _JOBS = ".jobs"  # in the names of cgroups for all attempts
 _HOME = "runner"  # the cgroup of the runner below that
 _LINUX = (5, 5)
-
-
-class Limits(Record):
-    """The limits of an attempt."""
-
-    memory: int | None = None  # bytes
-    cpus: int = 0  # cores; 0: no limit
-    cgroup: str = ""  # the parent cgroup; empty: that of the process that starts the attempt
 
 
 class JobCgroups:
@@ -80,24 +72,21 @@ class JobCgroups:
         """For a daemon whose runner is dead: the recorded cgroups."""
         return cls(_read_places(folder))
 
-    def limit(self, attempt: int, pid: int, limits: Limits) -> bool:
-        """Limit an attempt that has just started; False if that is not possible here."""
+    def limit(self, order: Order, pid: int) -> None:
+        """Limit an attempt that has just started, if that is possible here."""
         find_place, limit = find_hook("limit_place"), find_hook("limit")
         if find_place is None or limit is None:
-            return False
+            return
         if self._limit_place is None:
-            place = find_place(limits.cgroup or limit_parent(), self._name)
+            place = find_place(order.cgroup or limit_parent(), self._name)
             self._limit_place = place or ""
             if place is not None and self._folder is not None:
                 with suppress(OSError):
                     _write_places(self._folder, [*self._places, place])
-        if not self._limit_place:
-            return False
-        path = os.path.join(self._limit_place, str(attempt))
-        if not limit(path, pid, limits.memory, limits.cpus):
-            return False
-        self._limited[attempt] = path
-        return True
+        if self._limit_place:
+            path = os.path.join(self._limit_place, str(order.attempt))
+            if limit(path, pid, order.memory_limit, order.cpu_limit):
+                self._limited[order.attempt] = path
 
     def with_cause(self, outcome: Outcome) -> Outcome:
         """The outcome of an attempt, with the cause if the kernel killed it for its memory."""

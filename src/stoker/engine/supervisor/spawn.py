@@ -112,10 +112,19 @@ class Spawner:
 
         Raises HostError or StartFailed.
         """
+
+        def start(
+            path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
+        ) -> int:
+            self._mark(order, tag)
+            try:
+                return _posix_spawn(path, argv, env, files)
+            finally:
+                self._unmark()
+
         opened: list[int] = []
         mask = os.umask(context.umask)
         try:
-            start = self._marked(order, tag)
             return self._start(order, context, env, tag, inherited, opened, start)
         except OSError as error:
             start_error = as_start_error(error)
@@ -128,20 +137,6 @@ class Spawner:
         finally:
             os.umask(mask)
             close_all(opened)
-
-    def _marked(self, order: Order, tag: int) -> SpawnFunction:
-        """A function that starts processes of an attempt."""
-
-        def start(
-            path: bytes, argv: list[bytes], env: Environment, files: list[tuple[int, int, int]]
-        ) -> int:
-            self._mark(order, tag)
-            try:
-                return _posix_spawn(path, argv, env, files)
-            finally:
-                self._unmark()
-
-        return start
 
     def _mark(self, order: Order, tag: int) -> None:
         """Let children inherit a tag, a cgroup and CPUs until `_unmark`."""

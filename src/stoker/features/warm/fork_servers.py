@@ -20,13 +20,7 @@ from stoker.engine.supervisor.cpu_binding import CpuBinding
 from stoker.engine.supervisor.parent_death import send_at_parent_death
 from stoker.engine.supervisor.process_table import read_process
 from stoker.engine.supervisor.process_tags import RLIMIT_LOCKS
-from stoker.engine.supervisor.spawn import (
-    DEFAULT_SIGNALS,
-    Environment,
-    close_all,
-    close_others,
-    set_deadline,
-)
+from stoker.engine.supervisor.spawn import DEFAULT_SIGNALS, Environment, close_others, set_deadline
 from stoker.engine.supervisor.wire import Wire
 from stoker.features.warm.server_keys import server_environment
 from stoker.record import Record
@@ -93,7 +87,8 @@ class _Start:
         self.sent_at = 0.0
 
     def close(self) -> None:
-        close_all(self.files)
+        for descriptor in self.files:
+            os.close(descriptor)
         self.files = []
         if self.control is not None:
             self.control.close()
@@ -442,7 +437,8 @@ def copy_descriptors(numbers: list[int]) -> list[int]:
         for number in numbers:
             copies.append(os.dup(number))
     except OSError:
-        close_all(copies)
+        for copy in copies:
+            os.close(copy)
         raise
     return copies
 

@@ -32,22 +32,18 @@ _POSIX_SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 _SHELL_SETUP = (b"BASH_ENV", b"BASH_FUNC_", b"ENV")  # can redefine a command name
 
 
-class WarmStarts:
-    """Implements the hook `WarmStarts` of start_hooks.py.
-
-    `ignore` is called with the PIDs of children that are not jobs.
-    """
+class WarmStarts(ForkServers):
+    """The hook `WarmStarts` of start_hooks.py. `ignore`: called with each child that is no job."""
 
     def __init__(
         self, spawner: Spawner, cgroups: JobCgroups, ignore: Callable[[int], None]
     ) -> None:
+        super().__init__()
         self._spawner = spawner
         self._cgroups = cgroups
         self._ignore = ignore
-        self._servers = ForkServers()
         self._requests: dict[int, WarmRequest] = {}
         self._controls: dict[int, socket.socket] = {}  # to the first processes, until they exit
-        self._unconfirmed: set[int] = set()
 
     def begin(self, attempt: RunningAttempt, context: Context, env: Environment) -> str | None:
         """Begin a start, or a comparison of its code; returns why it has to be cold."""
@@ -73,7 +69,7 @@ class WarmStarts:
         except (HostError, StartFailed, OSError):
             close_all(files)
             return "its output cannot be opened"  # a cold start fails in the same way
-        why = self._servers.start(request, files)
+        why = self.start(request, files)
         if why is not None:
             close_all(files)
             return why
@@ -81,29 +77,26 @@ class WarmStarts:
         self._ignore_servers()
         return None
 
-    def poll(self, now: float) -> list[tuple[int, int | None, str | None]]:
+    def decided(self, now: float) -> list[tuple[int, int | None, str | None]]:
         """(attempt, PID, note) of each start that is decided; without a PID, it has to be cold."""
         decided: list[tuple[int, int | None, str | None]] = []
-        for event in self._servers.poll(now):
+        for event in self.poll(now):
             if isinstance(event, NotForked):
-                self._requests.pop(event.attempt, None)
                 decided.append((event.attempt, None, event.why))
             else:
                 self._controls[event.attempt] = event.control
-                self._unconfirmed.add(event.attempt)
                 decided.append((event.attempt, event.pid, event.note))
         self._ignore_servers()
         return decided
 
     def confirm(self, attempt: int) -> None:
         """Let the first process of an attempt execute its program."""
-        if attempt in self._unconfirmed:
-            self._unconfirmed.discard(attempt)
+        if attempt in self._controls:
             confirm(self._controls[attempt])
 
     def cancel(self, attempt: int) -> None:
         """Drop a start. A process that exists for it ends without executing anything."""
-        self._servers.cancel(attempt)
+        super().cancel(attempt)
         self._forget(attempt)
 
     def exited(self, attempt: int) -> tuple[str, ...]:
@@ -111,37 +104,20 @@ class WarmStarts:
         control, request = self._controls.get(attempt), self._requests.get(attempt)
         modules = () if control is None else read_report(control)
         if modules and request is not None:
-            self._servers.learn(request, modules)
+            self.learn(request, modules)
         self._forget(attempt)
         return modules
 
     def _forget(self, attempt: int) -> None:
         self._requests.pop(attempt, None)
-        self._unconfirmed.discard(attempt)
         control = self._controls.pop(attempt, None)
         if control is not None:
             control.close()
 
     def _ignore_servers(self) -> None:
-        for pid in self._servers.started:
+        for pid in self.started:
             self._ignore(pid)
-        self._servers.started.clear()
-
-    def fileno(self) -> int:
-        """Readable when `poll` has something to do."""
-        return self._servers.fileno()
-
-    def next_deadline(self) -> float | None:
-        """When to call `poll` even if nothing arrives (monotonic)."""
-        return self._servers.next_deadline()
-
-    def end_servers(self) -> None:
-        """End the fork servers that no start waits for."""
-        self._servers.end_servers()
-
-    def close(self) -> None:
-        """End the fork servers; no attempt is left."""
-        self._servers.close()
+        self.started.clear()
 
 
 def _request(order: Order, context: Context, env: Environment, tag: int) -> WarmRequest | str:
