@@ -143,6 +143,7 @@ class MonitoredSlots(ChangingGpus):
     def __init__(self, names: Iterable[str], real: MonitoredGpus, order: str = LOWEST) -> None:
         super().__init__(())
         self._real = real
+        self.leases = real.leases
         self._table = _SlotTable(order)
         self._gpus_of: list[tuple[int, ...]] = []  # by slot: the numbers of its GPUs
         self._slots_on: Counter[int] = Counter()  # by GPU: the number of its slots
@@ -174,12 +175,7 @@ class MonitoredSlots(ChangingGpus):
 
     def _update_states(self) -> None:
         """Take over the states of the GPUs; a slot is open when all of its GPUs are."""
-        real = self._real
-        self.problem, self.lease_problem, self.waiter = (
-            real.problem,
-            real.lease_problem,
-            real.waiter,
-        )
+        self.problem = self._real.problem
         self.states = {number: self._state(number) for number in range(len(self._gpus_of))}
 
     def _state(self, slot: int) -> DeviceState:
@@ -243,7 +239,6 @@ class MonitoredSlots(ChangingGpus):
 
     def drop_unused_waiter(self) -> None:
         self._real.drop_unused_waiter()
-        self.waiter = self._real.waiter
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Ignored: `stoker gpus` does not apply to the slots of a foreground run."""

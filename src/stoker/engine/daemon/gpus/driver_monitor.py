@@ -54,15 +54,16 @@ class DriverMonitor:
         if self._driver is None or not isinstance(self._gpus, ChangingGpus):
             return set()
         found = {self._driver.fileno()}
-        if self._gpus.waiter is not None:
-            found.add(self._gpus.waiter.fileno())
+        if self._gpus.leases.waiter is not None:
+            found.add(self._gpus.leases.waiter.fileno())
         return found
 
     def helpers(self) -> set[int]:
         """PIDs of helper processes, which are not jobs."""
         if self._driver is None or not isinstance(self._gpus, ChangingGpus):
             return set()
-        pids = {self._driver.pid, self._gpus.waiter.pid if self._gpus.waiter is not None else None}
+        waiter = self._gpus.leases.waiter
+        pids = {self._driver.pid, None if waiter is None else waiter.pid}
         return {pid for pid in pids if pid is not None} | self._gpus.servers.pids()
 
     def next_deadline(self) -> float | None:
@@ -96,8 +97,8 @@ class DriverMonitor:
         problem = None
         if gpus.problem is not None:
             problem = f"no GPU job starts: {gpus.problem}"
-        elif gpus.lease_problem is not None:
-            problem = f"a GPU cannot be leased: {gpus.lease_problem}"
+        elif gpus.leases.problem is not None:
+            problem = f"a GPU cannot be leased: {gpus.leases.problem}"
         if problem is not None and problem != self._reported:
             listener.message(problem)
         self._reported = problem

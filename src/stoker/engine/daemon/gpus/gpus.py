@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from stoker.engine.daemon.gpus.gpu_leases import GpuLeases
 from stoker.engine.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.engine.daemon.gpus.memory_actions import MemoryAction
 from stoker.engine.daemon.gpus.share_servers import ShareServers, ShareSession
-from stoker.engine.devices.leases.lease import Lease, Waiter
+from stoker.engine.devices.leases.lease import Lease
 from stoker.engine.gpus.sample import Sample
 from stoker.engine.model import Device, DeviceState, Request, RunningJob
 from stoker.engine.policy.preemption import OutsideDemand
@@ -83,8 +84,7 @@ class ChangingGpus(Gpus):
 
     is_monitored = True
     problem: str | None  # why the driver does not report GPUs
-    lease_problem: str | None  # why the last lease failed
-    waiter: Waiter | None  # waits for the lease of a GPU that another process holds
+    leases: GpuLeases
 
     def update(self, sample: Sample, live: Mapping[int, RunningJob]) -> bool:
         """Apply a sample; True if that may change a decision."""
