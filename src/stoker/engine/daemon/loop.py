@@ -324,7 +324,7 @@ class Loop:
             device_settings.set_devices(self.db, gpus.devices, self.host.cpu_slots)
             host_resources.publish(self.db, self.host.resources)
             self._published = gpus.devices
-        self._quarantined = gpus.quarantines()
+        self._quarantined = dict(gpus.quarantine.unrecorded)
         for uuid, why in self._quarantined.items():
             device_settings.quarantine(self.db, uuid, why)
 
@@ -346,7 +346,7 @@ class Loop:
         self._events.clear()
         self._live_claims.committed()
         self._speeds.committed()
-        self.gpus.quarantines_recorded(self._quarantined)
+        self.gpus.quarantine.recorded(self._quarantined)
 
     def _roll_back(self) -> None:
         """Undo this tick; its events are recorded by a later one."""

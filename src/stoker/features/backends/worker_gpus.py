@@ -10,7 +10,6 @@ from stoker.engine.daemon.gpus.monitored_gpus import MonitoredGpus
 from stoker.engine.devices.device_names import parse_devices, visible_names
 from stoker.engine.devices.discovery import has_driver
 from stoker.engine.devices.driver_client import sample_once
-from stoker.engine.model import Device
 from stoker.settings import Settings
 
 
@@ -24,12 +23,8 @@ def worker_gpus(settings: Settings, tag_base: int, wanted: int) -> Gpus:
         return FixedGpus(())
     devices = parse_devices(named)
     if not has_driver():
-        return FixedGpus(tuple(_numbered(devices)))
+        return FixedGpus(devices)
     gpus = MonitoredGpus(tag_base, settings.leases, settings.gpus_by_uuid)
     gpus.use_only({device.visible: 1 for device in devices})
     gpus.update(sample_once(), {})
     return gpus
-
-
-def _numbered(devices: tuple[Device, ...]) -> list[Device]:
-    return [device._replace(number=number) for number, device in enumerate(devices)]

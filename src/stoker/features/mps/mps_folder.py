@@ -146,18 +146,6 @@ def is_alive(pid: int) -> bool:
     return pid > 0 and process_state(pid) not in ("", "Z", "X")
 
 
-def death_since(uuid: str, started_at: float) -> str | None:
-    """How MPS on a GPU broke since a job started there; None if it did not."""
-    state = MpsFolder(uuid).read()
-    if state is None:
-        return None
-    # The monitor may not have noticed it yet.
-    has_died = state.state == READY and not (is_alive(state.server) and is_alive(state.control))
-    if has_died or (state.died_at is not None and state.died_at >= started_at):
-        return "the MPS server of its GPU died while it ran"
-    return None
-
-
 def _make_private(path: str) -> None:
     try:
         os.mkdir(path, 0o700)

@@ -22,7 +22,6 @@ from stoker.features.mps.mps_folder import (
     MpsFolder,
     MpsState,
     base_folder,
-    death_since,
     is_alive,
     recorded_states,
 )
@@ -144,7 +143,14 @@ class MpsServers(ShareServers):
                 _stop_monitor(state.uuid)
 
     def death_since(self, uuid: str, started: float) -> str | None:
-        return death_since(uuid, started)
+        state = MpsFolder(uuid).read()
+        if state is None:
+            return None
+        # The monitor may not have noticed it yet.
+        has_died = state.state == READY and not (is_alive(state.server) and is_alive(state.control))
+        if has_died or (state.died_at is not None and state.died_at >= started):
+            return "the MPS server of its GPU died while it ran"
+        return None
 
     def _fail(self, uuid: str, why: str) -> None:
         self._starting.pop(uuid, None)

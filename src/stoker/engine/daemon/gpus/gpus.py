@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from stoker.engine.daemon.gpus.gpu_leases import GpuLeases
 from stoker.engine.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.engine.daemon.gpus.memory_actions import MemoryAction
+from stoker.engine.daemon.gpus.quarantine import Quarantine
 from stoker.engine.daemon.gpus.share_servers import ShareServers, ShareSession
 from stoker.engine.devices.leases.lease import Lease
 from stoker.engine.gpus.sample import Sample
@@ -27,6 +28,7 @@ class Gpus:
     def __init__(self, devices: tuple[Device, ...]) -> None:
         self.devices = devices
         self.states: dict[int, DeviceState] = {}
+        self.quarantine = Quarantine()
 
     @property
     def in_order(self) -> tuple[Device, ...]:
@@ -67,13 +69,6 @@ class Gpus:
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Apply the settings from the database: (uuid, drained, slots, quarantine)."""
         raise NotImplementedError
-
-    def quarantines(self) -> dict[str, str]:
-        """New quarantines that are not in the database yet: reason by UUID."""
-        return {}
-
-    def quarantines_recorded(self, uuids: Iterable[str]) -> None:
-        """These quarantines are in the database now."""
 
     def close(self) -> None:
         """Release leases and helper processes."""

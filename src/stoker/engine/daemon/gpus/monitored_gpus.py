@@ -20,7 +20,6 @@ from stoker.engine.daemon.gpus.memory_actions import MemoryAction
 from stoker.engine.daemon.gpus.memory_watch import POLL_SECONDS, MemoryWatch
 from stoker.engine.daemon.gpus.outside_demands import OutsideDemands
 from stoker.engine.daemon.gpus.process_owners import leased_on, mps_servers, owners, user_name
-from stoker.engine.daemon.gpus.quarantine import Quarantine
 from stoker.engine.daemon.gpus.share_servers import ShareSession, find_servers
 from stoker.engine.devices.discovery import as_device
 from stoker.engine.devices.leases.lease import Lease
@@ -63,7 +62,6 @@ class MonitoredGpus(ChangingGpus):
         self._occupancy: dict[int, Occupancy] = {}
         self._meters = UsageMeters(tag_base)
         self._ended = EndedAttempts(tag_base)
-        self._quarantine = Quarantine()
         self._settings: dict[str, tuple[bool, int | None]] = {}  # by UUID: drained, slots
         self._gpu_file_slots: dict[str, int] | None = None  # by name; None: all GPUs are used
         self.problem: str | None = None
@@ -103,13 +101,13 @@ class MonitoredGpus(ChangingGpus):
                 occupancy = occupancy_of(gpu, attempts, users, leased, servers)
                 self._occupancy[gpu.number] = occupancy
                 self._ended.check(gpu, occupancy, sample.at)
-                self._quarantine.check(gpu)
+                self.quarantine.check(gpu)
                 self._meters.add_sample(gpu, occupancy, live, sample.at)
                 self._memory_actions += self._memory.observe(
                     gpu, device, occupancy, live, sample.at
                 )
             self._ended.keep_only(self._samples.keys())
-            self._quarantine.add_faults(sample.faults)
+            self.quarantine.add_faults(sample.faults)
         self._find_states(live)
         is_needed = self._demands.update(self.devices, self._occupancy, live.values(), sample.at)
         return is_needed or (self.devices, self.states) != before
@@ -142,11 +140,11 @@ class MonitoredGpus(ChangingGpus):
 
     def apply_settings(self, rows: Iterable[tuple[str, bool, int | None, str | None]]) -> None:
         """Apply the settings from the database: (uuid, drained, slots, quarantine)."""
-        before = (self._settings, self._quarantine.reasons)
+        before = (self._settings, self.quarantine.reasons)
         rows = list(rows)
         self._settings = {uuid: (drained, slots) for uuid, drained, slots, _ in rows}
-        self._quarantine.apply({uuid: why for uuid, _, _, why in rows if why is not None})
-        if (self._settings, self._quarantine.reasons) != before:
+        self.quarantine.apply({uuid: why for uuid, _, _, why in rows if why is not None})
+        if (self._settings, self.quarantine.reasons) != before:
             self._apply_changes()
 
     def use_only(self, names: dict[str, int] | None) -> None:
@@ -168,12 +166,6 @@ class MonitoredGpus(ChangingGpus):
         if soon:
             return now + _POLL_SECONDS
         return now + POLL_SECONDS if self._memory.is_pending else None
-
-    def quarantines(self) -> dict[str, str]:
-        return dict(self._quarantine.unrecorded)
-
-    def quarantines_recorded(self, uuids: Iterable[str]) -> None:
-        self._quarantine.recorded(uuids)
 
     def lost(self) -> set[int]:
         """Devices that the driver has lost; jobs on them cannot continue."""
@@ -205,7 +197,7 @@ class MonitoredGpus(ChangingGpus):
 
     def _closed_reason(self, device: Device) -> str | None:
         drained, _ = self._settings.get(device.uuid, (False, None))
-        quarantine = self._quarantine.reasons.get(device.uuid)
+        quarantine = self.quarantine.reasons.get(device.uuid)
         if self.problem is not None:
             return self.problem
         if quarantine is not None:
