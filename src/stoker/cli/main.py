@@ -6,6 +6,7 @@ import gc
 import sys
 
 from stoker.errors import Error, OutputFailed, TryLater, UsageError
+from stoker.features import COMMANDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,17 +17,17 @@ gc.set_threshold(20_000, *gc.get_threshold()[1:])
 
 # Each command is in cli/verbs/NAME.py, or in the folder of its feature (features/__init__.py); the
 # text is its line in `stoker help`.
-VERBS = {
+_ORDER = {
     "submit": "queue a command, a job file or lines from stdin",
     "run": "run jobs in the foreground, without the daemon",
-    "shell": "open a shell on GPUs on this terminal, or run another program there",
-    "attach": "return to a job of `stoker shell`",
-    "sweep": "run a command with many parameter values: start, extend, stop, resume",
-    "results": "show metrics of trials and jobs: sort, filter, group, export",
-    "plot": "plot learning curves and parameters in the terminal or as PNG or SVG",
-    "report": "write a report of a sweep: best trials, curves, provenance; Markdown or HTML",
+    "shell": "",
+    "attach": "",
+    "sweep": "",
+    "results": "",
+    "plot": "",
+    "report": "",
     "status": "show GPUs, running and waiting jobs (the default command)",
-    "top": "show GPUs, jobs, logs and sweeps live in the terminal",
+    "top": "",
     "ls": "list jobs",
     "show": "show everything about a job",
     "why": "explain why a job waits",
@@ -38,23 +39,26 @@ VERBS = {
     "rerun": "submit finished jobs again",
     "priority": "change the priority of waiting jobs",
     "edit": "change a job that has not started",
-    "note": "write a note about a job or sweep",
-    "tag": "add or remove tags of jobs and sweeps",
-    "star": "mark jobs and sweeps with a star",
+    "note": "",
+    "tag": "",
+    "star": "",
     "rm": "remove finished jobs and their logs",
     "clean": "remove finished jobs: all, or only old ones",
     "web": "start the web UI: GPUs and jobs, live, in the browser",
     "gpus": "show GPUs and the processes on them; drain, restore, set slots",
-    "notify": "send notifications about jobs: add, test and list places",
-    "backend": "manage other places where jobs run: Slurm and Ray clusters",
-    "simulate": "replay a trace of jobs under different scheduling policies",
+    "notify": "",
+    "backend": "",
+    "simulate": "",
     "daemon": "start, stop, drain, resume or inspect the daemon",
     "doctor": "check this host and explain problems",
-    "pull": "copy logs, metrics and output files of jobs into a folder",
+    "pull": "",
     "config": "show the settings with their sources; set and edit them",
     "profile": "show the profiles of the settings, for `--profile`",
-    "context": "name other machines with Stoker: add, ls, use, rm",
+    "context": "",
     "completion": "print the completion script for bash, zsh or fish",
+}  # "": the command of a feature
+VERBS = {
+    verb: words or COMMANDS[verb][1] for verb, words in _ORDER.items() if words or verb in COMMANDS
 }
 _BOX = "box"  # what `stoker --host` runs on the other machine; not for users
 COMPLETE = "__complete"  # what completion scripts run; not for users
@@ -251,12 +255,9 @@ def _run(words: list[str]) -> int:
 
 def load(name: str):  # type: ignore[no-untyped-def]
     """Import and return the module of a command."""
-    from stoker.features import COMMANDS
-
     module = f"stoker.cli.verbs.{name}"
-    for feature, names in COMMANDS.items():
-        if name in names:
-            module = f"stoker.features.{feature}.verbs.{name}"
+    if name in COMMANDS:
+        module = f"stoker.features.{COMMANDS[name][0]}.verbs.{name}"
     __import__(module)  # importing importlib takes longer than the module
     return sys.modules[module]
 

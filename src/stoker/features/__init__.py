@@ -13,18 +13,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+# The feature of a command, and what it does. "": it is not for users.
 COMMANDS = {
-    "artifacts": ("pull",),
-    "backends": ("backend",),
-    "notes": ("note", "tag", "star"),
-    "notify": ("notify",),
-    "remote": ("box", "context"),
-    "results": ("results", "plot", "report"),
-    "simulate": ("simulate",),
-    "sweeps": ("sweep",),
-    "terminal": ("shell", "attach"),
-    "top": ("top",),
-}  # by feature; the commands of the engine are in cli/verbs/
+    "shell": ("terminal", "open a shell on GPUs on this terminal, or run another program there"),
+    "attach": ("terminal", "return to a job of `stoker shell`"),
+    "sweep": ("sweeps", "run a command with many parameter values: start, extend, stop, resume"),
+    "results": ("results", "show metrics of trials and jobs: sort, filter, group, export"),
+    "plot": ("results", "plot learning curves and parameters in the terminal or as PNG or SVG"),
+    "report": (
+        "results",
+        "write a report of a sweep: best trials, curves, provenance; Markdown or HTML",
+    ),
+    "top": ("top", "show GPUs, jobs, logs and sweeps live in the terminal"),
+    "note": ("notes", "write a note about a job or sweep"),
+    "tag": ("notes", "add or remove tags of jobs and sweeps"),
+    "star": ("notes", "mark jobs and sweeps with a star"),
+    "notify": ("notify", "send notifications about jobs: add, test and list places"),
+    "backend": ("backends", "manage other places where jobs run: Slurm and Ray clusters"),
+    "simulate": ("simulate", "replay a trace of jobs under different scheduling policies"),
+    "pull": ("artifacts", "copy logs, metrics and output files of jobs into a folder"),
+    "context": ("remote", "name other machines with Stoker: add, ls, use, rm"),
+    "box": ("remote", ""),
+}
 
 DAEMON_HELPERS = {
     "sweeps": "sweeps.control.driver_process:SweepDriverProcess",
@@ -69,7 +79,9 @@ JOB_FIELDS = {
 }
 
 # Tables of the settings file: what checks one and returns its value in Settings.
-SETTINGS = {"notify": "notify.notify_settings:read_notify_settings"}
+SETTINGS = {
+    "notify": "notify.notify_settings:read_notify_settings",
+}
 
 # Routers of the web app.
 ROUTES = (
@@ -91,18 +103,24 @@ REMOVED_FILES = {"code": "code.snapshots:remove_unused_files"}
 # What the client calls of one feature, by what it is for.
 CALLS = {
     "activation": "environments.environment_options:make_activation",
+    "artifact_words": "artifacts.artifacts:files_in_words",
     "backend_folders": "backends.store:folders",
     "backend_request": "backends.backend_requests:complete_for_backend",
     "backends_json": "backends.views:backends_json",
+    "boot_start": "boot.boot_start:boot_start",
     "check_backend_request": "backends.backend_requests:check_backend_request",
     "code_gatherer": "code.code_gatherer:CodeGatherer",
     "environment": "environments.environment_options:environment_values",
     "files_dir": "backends.store:files_dir",
+    "known_boot_start": "boot.boot_start:known_boot_start",
     "machines": "code.views:machines_json",
+    "metrics_text": "metrics_export.operator_metrics:metrics_text",
     "notify": "notify.notify_settings:resolve_for_submit",
     "notify_rules": "notify.rules:parse_rules",
     "rerun_places": "code.rerun_code:rerun_places",
+    "run_interactive": "terminal.start:run_interactive",
     "running_use": "history.job_usage:running_use",
+    "set_boot_start": "boot.boot_start:set_boot_start",
     "short_on_backend": "backends.backend_reasons:short_on_backend",
     "snapshots": "code.snapshots:Snapshots",
     "sweep_by_name": "sweeps.store:by_name",

@@ -18,10 +18,14 @@ from stoker.engine.supervisor import locks
 from stoker.engine.supervisor.process_table import STOPPED, process_state
 from stoker.engine.supervisor.runner_client import release_runner, starting_daemons
 from stoker.errors import Error, Unavailable, UsageError
-from stoker.features.boot import boot_start
+from stoker.features import CALLS, call, load
 from stoker.settings import load_settings, prepare_state_dir
 from stoker.states import ACTIVE
 from stoker.text.command_line import Option, Parsed, Verb
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 _ACTIONS = ("start", "stop", "restart", "status", "drain", "resume", "run", "enable", "disable")
 
@@ -225,13 +229,7 @@ def _set_boot_start(parsed: Parsed, is_enabled: bool) -> int:
     """Start the daemon after each boot, or not any more."""
     settings = load_settings()
     prepare_state_dir(settings)
-    if is_enabled:
-        found = boot_start.enable(settings, use_cron=bool(parsed["cron"]))
-        text = f"the daemon is {found.words()}"
-    else:
-        removed = boot_start.disable(settings)
-        found = boot_start.BootStart(None)
-        text = "the daemon is not started after a reboot" + ("" if removed else ", as before")
+    found, text = load(CALLS["set_boot_start"])(settings, is_enabled, use_cron=bool(parsed["cron"]))
     report_change(
         as_json(after_boot=found.how, unit=found.name or None) if parsed["json"] else text
     )
@@ -240,13 +238,15 @@ def _set_boot_start(parsed: Parsed, is_enabled: bool) -> int:
 
 def _status(queue: Queue, parsed: Parsed) -> int:
     facts = views.daemon_facts(queue.db, queue.settings)
-    after_boot = _boot_start(queue)
+    after_boot = call("known_boot_start", queue.settings)
     if parsed["json"]:
-        print_json(**facts, after_boot=after_boot.how, linger=after_boot.lingers)
+        if after_boot is not None:
+            facts |= {"after_boot": after_boot.how, "linger": after_boot.lingers}
+        print_json(**facts)
         return 0 if facts["running"] else 1
     if not facts["running"]:
         print("no daemon is running; the next `stoker submit` starts one")
-        print(f"boot    {after_boot.words()}")
+        _print_boot(after_boot)
         return 1
     stopped = facts["stopped"]
     print(
@@ -262,14 +262,13 @@ def _status(queue: Queue, parsed: Parsed) -> int:
         )
     print(f"state   {facts['state_dir']}\nlog     {facts['log']}")
     print(f"python  {facts['python'] or 'not known: the daemon is of another release'}")
-    print(f"boot    {after_boot.words()}")
+    _print_boot(after_boot)
     if facts["draining"]:
         print("drained: no job starts before `stoker daemon resume`")
     return 0
 
 
-def _boot_start(queue: Queue) -> boot_start.BootStart:
-    try:
-        return boot_start.boot_start(queue.settings)
-    except Unavailable:  # the crontab cannot be read
-        return boot_start.BootStart(None)
+def _print_boot(after_boot: Any) -> None:
+    """`after_boot` is None if the feature was taken out."""
+    if after_boot is not None:
+        print(f"boot    {after_boot.words()}")

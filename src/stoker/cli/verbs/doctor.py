@@ -26,6 +26,7 @@ from stoker.engine.supervisor import job_processes, locks, process_tags
 from stoker.engine.supervisor.process_table import STOPPED, process_state
 from stoker.engine.supervisor.sockets import connect
 from stoker.errors import Error
+from stoker.features import call
 from stoker.features.backends import store as backends
 from stoker.features.history.usage_recorder import TRACER_LOCK
 from stoker.features.notify.place_kinds import APPRISE, kind_of
@@ -420,12 +421,12 @@ def _logout() -> Iterator[Finding]:
 
 def _boot(settings: Settings) -> Iterator[Finding]:
     """Whether the daemon is started after a boot; waiting jobs would wait for a command."""
-    from stoker.features.boot.boot_start import boot_start
-
     try:
-        found = boot_start(settings)
+        found = call("boot_start", settings)
     except Error as error:
         yield Finding("warn", f"start after a reboot: {error.message}", error.hint or "")
+        return
+    if found is None:
         return
     if found.how is None:
         yield Finding(

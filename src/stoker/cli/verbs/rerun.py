@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+
 from stoker.cli.confirmation import DRY_RUN, YES, is_confirmed, print_plan
 from stoker.cli.job_words import select_jobs
 from stoker.cli.open_queue import open_queue
@@ -9,9 +12,9 @@ from stoker.cli.output import plural, print_change
 from stoker.cli.start_notice import with_start_notice
 from stoker.cli.verbs import edit
 from stoker.client.queue import Queue
+from stoker.client.views.job import checkpoint_folder
 from stoker.engine.store import job_queries
 from stoker.errors import Conflict
-from stoker.features.artifacts.artifacts import check_checkpoints, copy_checkpoints
 from stoker.states import FINAL
 from stoker.text.command_line import Option, Parsed, Verb
 
@@ -74,7 +77,7 @@ def _rerun(queue: Queue, parsed: Parsed, ids: list[int]) -> list[int]:
     for given in filter(None, changes):
         queue.check_changes(given["request"], given["after"])
     if parsed["resume"]:
-        check_checkpoints(queue, ids)
+        _check_checkpoints(queue, ids)
     # Held until they have their changes and checkpoints.
     is_changed = parsed["resume"] or any(changes)
     new = queue.rerun(ids, bool(parsed["hold"] or is_changed), bool(parsed["same_code"]))
@@ -84,7 +87,7 @@ def _rerun(queue: Queue, parsed: Parsed, ids: list[int]) -> list[int]:
         if change is not None:
             queue.edit(job, **change)
         if parsed["resume"]:
-            copy_checkpoints(queue, old, job)
+            _copy_checkpoints(queue, old, job)
     if not parsed["hold"]:
         queue.release(new)
     return new
@@ -111,3 +114,41 @@ def _shown(ids: list[int]) -> str:
     """The first ids, in parentheses."""
     more = ", …" if len(ids) > _SHOWN else ""
     return f" ({', '.join(map(str, ids[:_SHOWN]))}{more})" if ids else ""
+
+
+def _check_checkpoints(queue: Queue, ids: list[int]) -> None:
+    """Raise Conflict for a job without a folder of checkpoints."""
+    for row in job_queries.jobs(queue.db, ids):
+        folder = checkpoint_folder(queue.settings, row)
+        if not os.path.isdir(folder):
+            raise Conflict(
+                f"job {row.id} has no checkpoints: there is no folder `{folder}`",
+                f"rerun it without --resume: stoker rerun {row.id}",
+            )
+
+
+def _copy_checkpoints(queue: Queue, old: int, new: int) -> None:
+    """Give a rerun the checkpoints of the old job, as hard links where possible.
+
+    Both jobs have them, so that the removal of one does not take them from the other. A trial and
+    its rerun have the same folder anyway.
+    """
+    rows = job_queries.jobs(queue.db, [old, new])
+    source, target = (checkpoint_folder(queue.settings, row) for row in rows)
+    if source == target:
+        return
+    try:
+        shutil.copytree(source, target, symlinks=True, copy_function=_link)
+    except (OSError, shutil.Error) as error:
+        shutil.rmtree(target, ignore_errors=True)
+        raise Conflict(
+            f"the checkpoints of job {old} cannot be copied: {error}",
+            f"its rerun is held; to let it start without them: stoker release {new}",
+        ) from error
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copy2(source, target)

@@ -36,6 +36,7 @@ from stoker.engine.supervisor import locks
 from stoker.engine.supervisor.host_size import host_resources
 from stoker.engine.supervisor.logs import run_log_path
 from stoker.errors import Conflict, Error, UsageError
+from stoker.features import call
 from stoker.features.notify.store import has_events
 from stoker.settings import Settings, cpu_slots, load_settings, prepare_state_dir
 from stoker.states import WAITING
@@ -335,11 +336,10 @@ def _remove_waiting(db: Database) -> None:
 
 def _run_interactive(parsed: Parsed) -> int:
     from stoker.cli.open_queue import open_queue
-    from stoker.features.terminal.start import run_interactive
 
     for key in _FOREGROUND:
         if parsed[key] is not None:
             raise UsageError(f"`-it` and `--{key.replace('_', '-')}` exclude each other")
     if not parsed.words:
         raise UsageError("no command given", "example: stoker run -it python")
-    return run_interactive(open_queue(), parsed, parsed.words)
+    return int(call("run_interactive", open_queue(), parsed, parsed.words))

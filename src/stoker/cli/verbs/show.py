@@ -18,6 +18,7 @@ from stoker.engine.store import arrays, job_queries, machines
 from stoker.engine.store.job_queries import AttemptRow, JobRow
 from stoker.engine.store.profiles import shared_speeds
 from stoker.errors import UsageError
+from stoker.features import call
 from stoker.features.code import store as code_states
 from stoker.features.code.views import code_words, machine_words
 from stoker.features.notes import store as notes
@@ -178,12 +179,10 @@ def _files(queue: Queue, row: JobRow) -> str:
     """What the job left in its output folder; "" if there is nothing."""
     import os
 
-    from stoker.features.artifacts.artifacts import artifact_words, list_artifacts
-
     folder = views.output_folder(queue.settings, row)
     if not os.path.isdir(folder):
         return ""
-    words = artifact_words(list_artifacts(queue.settings, row))
+    words = call("artifact_words", queue.settings, row)
     return f"{folder}: {words}" if words else ""
 
 

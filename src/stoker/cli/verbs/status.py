@@ -25,6 +25,7 @@ from stoker.engine.model import Device
 from stoker.engine.store import job_queries, meta
 from stoker.engine.store.device_settings import device_settings
 from stoker.errors import UsageError
+from stoker.features import call
 from stoker.features.backends import store as backends
 from stoker.states import ACTIVE, WAITING
 from stoker.text.command_line import Option, Parsed, Verb
@@ -81,9 +82,7 @@ def _write_metrics(queue: Queue, path: str) -> int:
     """Print metrics, or replace a file: a reader sees either the old or the new text."""
     import os
 
-    from stoker.features.metrics_export.operator_metrics import metrics_text
-
-    text = metrics_text(queue.db, queue.settings)
+    text = call("metrics_text", queue.db, queue.settings)
     if not path:
         print(text, end="")
         return 0

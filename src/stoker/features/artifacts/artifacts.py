@@ -9,18 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from urllib.parse import quote, unquote_to_bytes
 
-from stoker.client.queue import Queue
-from stoker.client.views.job import checkpoint_folder, output_folder
-from stoker.engine.store import job_queries
+from stoker.client.output_walk import FoundFile, Walk, WalkLimits, open_inside
+from stoker.client.views.job import output_folder
 from stoker.engine.store.job_queries import JobRow
-from stoker.errors import Conflict, NotFound
+from stoker.errors import NotFound
 from stoker.features.artifacts.file_kinds import IMAGE, kind_by_name
-from stoker.features.artifacts.output_walk import FoundFile, Walk, WalkLimits, open_inside
 from stoker.record import Record
 from stoker.settings import Settings
 from stoker.text.sizes import format_size
@@ -73,6 +70,11 @@ def open_artifact(settings: Settings, row: JobRow, key: str) -> tuple[int, str]:
 def key_of(path: str) -> str:
     """A path as ASCII text for an address; names need not be valid UTF-8."""
     return quote(os.fsencode(path), safe="/")
+
+
+def files_in_words(settings: Settings, row: JobRow) -> str:
+    """What a job left in its output folder, in one line."""
+    return artifact_words(list_artifacts(settings, row))
 
 
 def artifact_words(found: Artifacts) -> str:
@@ -129,41 +131,3 @@ def _name(folder: str, before: str, after: str) -> str:
     if folder.startswith(_MEDIA) and not before:
         return folder[len(_MEDIA) :]
     return f"{folder}/{before}*{after}" if folder else f"{before}*{after}"
-
-
-def check_checkpoints(queue: Queue, ids: list[int]) -> None:
-    """Raise Conflict for a job without a folder of checkpoints."""
-    for row in job_queries.jobs(queue.db, ids):
-        folder = checkpoint_folder(queue.settings, row)
-        if not os.path.isdir(folder):
-            raise Conflict(
-                f"job {row.id} has no checkpoints: there is no folder `{folder}`",
-                f"rerun it without --resume: stoker rerun {row.id}",
-            )
-
-
-def copy_checkpoints(queue: Queue, old: int, new: int) -> None:
-    """Give a rerun the checkpoints of the old job, as hard links where possible.
-
-    Both jobs have them, so that the removal of one does not take them from the other. A trial and
-    its rerun have the same folder anyway.
-    """
-    rows = job_queries.jobs(queue.db, [old, new])
-    source, target = (checkpoint_folder(queue.settings, row) for row in rows)
-    if source == target:
-        return
-    try:
-        shutil.copytree(source, target, symlinks=True, copy_function=_link)
-    except (OSError, shutil.Error) as error:
-        shutil.rmtree(target, ignore_errors=True)
-        raise Conflict(
-            f"the checkpoints of job {old} cannot be copied: {error}",
-            f"its rerun is held; to let it start without them: stoker release {new}",
-        ) from error
-
-
-def _link(source: str, target: str) -> None:
-    try:
-        os.link(source, target)
-    except OSError:  # another file system
-        shutil.copy2(source, target)

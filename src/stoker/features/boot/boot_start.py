@@ -58,6 +58,26 @@ def boot_start(settings: Settings) -> BootStart:
     return BootStart(None)
 
 
+def known_boot_start(settings: Settings) -> BootStart:
+    """As `boot_start`; not at all if the crontab cannot be read."""
+    try:
+        return boot_start(settings)
+    except Unavailable:
+        return BootStart(None)
+
+
+def set_boot_start(
+    settings: Settings, is_enabled: bool, *, use_cron: bool
+) -> tuple[BootStart, str]:
+    """Start the daemon after each boot, or not any more; returns the result, also in words."""
+    if is_enabled:
+        found = enable(settings, use_cron=use_cron)
+        return found, f"the daemon is {found.words()}"
+    removed = disable(settings)
+    as_before = "" if removed else ", as before"
+    return BootStart(None), f"the daemon is not started after a reboot{as_before}"
+
+
 def lingers() -> bool | None:
     """Whether the user's systemd runs without a login; None if that is not known."""
     if not shutil.which("loginctl"):

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from stoker.features.artifacts.output_walk import Walk, WalkLimits, open_inside
+from stoker.client.output_walk import Walk, WalkLimits, open_inside
 from stoker.features.results.reports.event_files import (
     MAX_BYTES,
     MAX_FILES,
