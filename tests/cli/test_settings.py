@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from stoker.settings import ContainerSettings, Settings, load_settings
-from tests.features.top.test_app import top
 from tests.lab import Lab
 from tests.web.conftest import free_port
 from tests.web.site import Site
@@ -118,6 +117,8 @@ def test_top_works_with_every_setting(lab: Lab, monkeypatch: pytest.MonkeyPatch)
     for key in Settings._fields:
         monkeypatch.delenv(f"STOKER_{key.upper()}", raising=False)
     monkeypatch.setenv("STOKER_SETTINGS", lab.env["STOKER_SETTINGS"])
+
+    top = pytest.importorskip("tests.features.top.test_app").top
 
     async def steps() -> None:
         async with top(lab, settings=load_settings()) as screen:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tests.features.top.test_app import top
+import pytest
+
 from tests.helpers import Gate
 from tests.web.site import Site
 
@@ -47,6 +48,8 @@ def test_queue_is_in_the_order_in_which_jobs_start(site: Site) -> None:
     order = [first, plain, 3, 4]
     assert [job["id"] for job in site.overview()["queue"]] == [*order, later]
     assert [job["id"] for job in json.loads(lab.ok("status", "--json"))["waiting"]] == order
+
+    top = pytest.importorskip("tests.features.top.test_app").top
 
     async def steps() -> None:
         async with top(lab) as screen:

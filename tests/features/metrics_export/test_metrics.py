@@ -13,7 +13,7 @@ from tests.fake_nvml import GIB
 from tests.lab import Lab, wait_until
 from tests.web.site import Site
 
-_DASHBOARD = Path(__file__).parents[2] / "examples" / "grafana.json"
+_DASHBOARD = Path(__file__).parents[3] / "examples" / "grafana.json"
 
 
 def _values(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
