@@ -37,102 +37,101 @@ COMMANDS = {
 }
 
 DAEMON_HELPERS = {
-    "sweeps": "sweeps.control.driver_process:SweepDriverProcess",
-    "backends": "backends.driver_processes:BackendDriverProcesses",
-    "history": "history.recorder_process:UsageRecorderProcess",
-    "results": "results.reports.reader_process:ReportReaderProcess",
-    "notify": "notify.notifier_process:NotifierProcess",
+    "sweeps": "stoker.features.sweeps.control.driver_process:SweepDriverProcess",
+    "backends": "stoker.features.backends.driver_processes:BackendDriverProcesses",
+    "history": "stoker.features.history.recorder_process:UsageRecorderProcess",
+    "results": "stoker.features.results.reports.reader_process:ReportReaderProcess",
+    "notify": "stoker.features.notify.notifier_process:NotifierProcess",
 }  # by feature: a DaemonHelper (engine/daemon/helper_process.py), in the order of their calls
 
 TRIAL_ENDS = {
-    "sweeps": "sweeps.store",
+    "sweeps": "stoker.features.sweeps.store",
 }  # by feature: `judge` and `trial_ended`, called in the transaction that records the end
 
 ORDER_HOOKS = {
-    "code": "code.code_checks:CodeChecks",
+    "code": "stoker.features.code.code_checks:CodeChecks",
 }  # by feature: an OrderHook (engine/daemon/interfaces.py)
 
 # How jobs share a GPU, by share mode: a ShareServers (engine/daemon/gpus/share_servers.py), and
 # what `gpus` shows of it (client/views/gpus.py).
-SHARE_SERVERS = {"mps": "mps.mps_servers:MpsServers"}
-SHARE_VIEWS = {"mps": "mps.mps_view:load_mps_view"}
+SHARE_SERVERS = {"mps": "stoker.features.mps.mps_servers:MpsServers"}
+SHARE_VIEWS = {"mps": "stoker.features.mps.mps_view:load_mps_view"}
 
 
 START_HOOKS = {
-    "activate": "environments.activate:activate",
-    "activation_paths": "environments.activate:activation_paths",
-    "container": "environments.running_container:container_of",
-    "remove_containers": "environments.container_engines:remove_all",
-    "code_difference": "code.check_files:difference",
-    "limit_place": "memory_limits.limit_cgroups:prepare",
-    "limit": "memory_limits.limit_cgroups:limit",
-    "limit_cause": "memory_limits.limit_cgroups:with_cause",
-    "warm": "warm.warm_starts:WarmStarts",
+    "activate": "stoker.features.environments.activate:activate",
+    "activation_paths": "stoker.features.environments.activate:activation_paths",
+    "container": "stoker.features.environments.running_container:container_of",
+    "remove_containers": "stoker.features.environments.container_engines:remove_all",
+    "code_difference": "stoker.features.code.check_files:difference",
+    "limit_place": "stoker.features.memory_limits.limit_cgroups:prepare",
+    "limit": "stoker.features.memory_limits.limit_cgroups:limit",
+    "limit_cause": "stoker.features.memory_limits.limit_cgroups:with_cause",
+    "warm": "stoker.features.warm.warm_starts:WarmStarts",
 }  # what the parent of jobs calls at their start and end (engine/supervisor/start_hooks.py)
 
 # Fields of a job in JSON, from the database and the row of the job.
 JOB_FIELDS = {
-    "code": "code.views:code_json",
-    "note": "notes.client:note_in_full",
-    "note_line": "notes.client:note_line",
-    "sweep": "sweeps.store:sweep_and_trial",
+    "code": "stoker.features.code.views:code_json",
+    "note": "stoker.features.notes.client:note_in_full",
+    "note_line": "stoker.features.notes.client:note_line",
+    "sweep": "stoker.features.sweeps.store:sweep_and_trial",
 }
 
 # Tables of the settings file: what checks one and returns its value in Settings.
 SETTINGS = {
-    "notify": "notify.notify_settings:read_notify_settings",
+    "notify": "stoker.features.notify.notify_settings:read_notify_settings",
 }
 
 # Routers of the web app.
 ROUTES = (
-    "artifacts.web:router",
-    "history.web:router",
-    "metrics_export.web:router",
-    "notes.web:router",
-    "results.web:router",
+    "stoker.features.artifacts.web:router",
+    "stoker.features.history.web:router",
+    "stoker.features.metrics_export.web:router",
+    "stoker.features.notes.web:router",
+    "stoker.features.results.web:router",
 )
 
 # What happens when jobs are removed: before it, to records (in a transaction), and to files.
-BEFORE_REMOVAL = {"results": "results.reports.reports:save_before_removal"}
+BEFORE_REMOVAL = {"results": "stoker.features.results.reports.reports:save_before_removal"}
 REMOVED_RECORDS = {
-    "backends": "backends.store_allocations:remove_unused",
-    "code": "code.store:remove_unused",
+    "backends": "stoker.features.backends.store_allocations:remove_unused",
+    "code": "stoker.features.code.store:remove_unused",
 }
-REMOVED_FILES = {"code": "code.snapshots:remove_unused_files"}
+REMOVED_FILES = {"code": "stoker.features.code.snapshots:remove_unused_files"}
 
 # What the client calls of one feature, by what it is for.
 CALLS = {
-    "activation": "environments.environment_options:make_activation",
-    "artifact_words": "artifacts.artifacts:files_in_words",
-    "backend_folders": "backends.store:folders",
-    "backend_request": "backends.backend_requests:complete_for_backend",
-    "backends_json": "backends.views:backends_json",
-    "boot_start": "boot.boot_start:boot_start",
-    "check_backend_request": "backends.backend_requests:check_backend_request",
-    "code_gatherer": "code.code_gatherer:CodeGatherer",
-    "environment": "environments.environment_options:environment_values",
-    "files_dir": "backends.store:files_dir",
-    "known_boot_start": "boot.boot_start:known_boot_start",
-    "machines": "code.views:machines_json",
-    "metrics_text": "metrics_export.operator_metrics:metrics_text",
-    "notify": "notify.notify_settings:resolve_for_submit",
-    "notify_rules": "notify.rules:parse_rules",
-    "rerun_places": "code.rerun_code:rerun_places",
-    "run_interactive": "terminal.start:run_interactive",
-    "running_use": "history.job_usage:running_use",
-    "set_boot_start": "boot.boot_start:set_boot_start",
-    "short_on_backend": "backends.backend_reasons:short_on_backend",
-    "snapshots": "code.snapshots:Snapshots",
-    "sweep_by_name": "sweeps.store:by_name",
-    "sweep_metric": "sweeps.store:metric_name",
-    "why_on_backend": "backends.backend_reasons:why_on_backend",
+    "activation": "stoker.features.environments.environment_options:make_activation",
+    "artifact_words": "stoker.features.artifacts.artifacts:files_in_words",
+    "backend_folders": "stoker.features.backends.store:folders",
+    "backend_request": "stoker.features.backends.backend_requests:complete_for_backend",
+    "backends_json": "stoker.features.backends.views:backends_json",
+    "boot_start": "stoker.features.boot.boot_start:boot_start",
+    "check_backend_request": "stoker.features.backends.backend_requests:check_backend_request",
+    "code_gatherer": "stoker.features.code.code_gatherer:CodeGatherer",
+    "environment": "stoker.features.environments.environment_options:environment_values",
+    "files_dir": "stoker.features.backends.store:files_dir",
+    "known_boot_start": "stoker.features.boot.boot_start:known_boot_start",
+    "machines": "stoker.features.code.views:machines_json",
+    "metrics_text": "stoker.features.metrics_export.operator_metrics:metrics_text",
+    "notify": "stoker.features.notify.notify_settings:resolve_for_submit",
+    "notify_rules": "stoker.features.notify.rules:parse_rules",
+    "rerun_places": "stoker.features.code.rerun_code:rerun_places",
+    "run_interactive": "stoker.features.terminal.start:run_interactive",
+    "running_use": "stoker.features.history.job_usage:running_use",
+    "set_boot_start": "stoker.features.boot.boot_start:set_boot_start",
+    "short_on_backend": "stoker.features.backends.backend_reasons:short_on_backend",
+    "snapshots": "stoker.features.code.snapshots:Snapshots",
+    "sweep_by_name": "stoker.features.sweeps.store:by_name",
+    "sweep_metric": "stoker.features.sweeps.store:metric_name",
+    "why_on_backend": "stoker.features.backends.backend_reasons:why_on_backend",
 }
 
 
 def load(row: str) -> Any:
     """Import and return what a row names: a module, or `module:name` in it."""
-    path, _, name = row.partition(":")
-    module = f"stoker.features.{path}"
+    module, _, name = row.partition(":")
     __import__(module)  # importing importlib takes longer than most modules
     return getattr(sys.modules[module], name) if name else sys.modules[module]
 
