@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 
 from stoker.errors import Error, OutputFailed, TryLater, UsageError
@@ -69,7 +70,6 @@ def program() -> int:
     """The program `stoker`: ends without the clean-up of the interpreter, which takes 2 ms."""
     code = main()
     import atexit
-    import os
 
     threading = sys.modules.get("threading")
     if atexit._ncallbacks() == 0 and (threading is None or threading.active_count() == 1):
@@ -84,9 +84,7 @@ def program() -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        from stoker.cli.closed_streams import replace_closed_streams
-
-        replace_closed_streams()
+        _replace_closed_streams()
     words, host = _verb_first(sys.argv[1:] if arguments is None else arguments)
     _accept_any_text()
     try:
@@ -133,6 +131,30 @@ def _verb_first(words: list[str]) -> tuple[list[str], str | None]:
     return [rest[0], *own, *rest[1:]], host
 
 
+def _replace_closed_streams() -> None:
+    """Open a replacement for each standard stream that was closed (`stoker submit ... >&-`).
+
+    Python sets such a stream to None, and the kernel reuses its descriptor for the next file that
+    is opened, so that `print` could write into that file. Now stdin is at its end, writing to
+    stdout fails with EBADF, and text written to stderr is discarded.
+    """
+    for descriptor, flags in ((0, os.O_RDONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            opened = os.open(os.devnull, flags)
+            if opened != descriptor:
+                os.dup2(opened, descriptor)
+                os.close(opened)
+            os.set_inheritable(descriptor, True)
+    if sys.stdin is None:
+        sys.stdin = open(0, encoding="utf-8", errors="surrogateescape", closefd=False)  # noqa: SIM115
+    if sys.stdout is None:
+        sys.stdout = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+
+
 def _accept_any_text() -> None:
     """Let stdout take paths that are not UTF-8, and characters that the terminal cannot show."""
     if hasattr(sys.stdout, "reconfigure"):
@@ -142,14 +164,11 @@ def _accept_any_text() -> None:
 
 def _discard_stdout() -> None:
     """Redirect stdout to /dev/null, so that flushing it at exit does not fail again."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _can_write() -> bool:
     import fcntl
-    import os
 
     return bool(fcntl.fcntl(1, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
 
@@ -190,8 +209,6 @@ def _own_words(words: list[str]) -> list[str]:
 
 
 def _dispatch(words: list[str], host: str | None) -> int:
-    import os
-
     if words and words[0] == COMPLETE:
         from stoker.cli.completion.command_line import main as complete
 

@@ -7,7 +7,7 @@ shell completion and the reference page.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from stoker.errors import Error, Invalid, UsageError, name_option
 from stoker.record import Record
@@ -206,3 +206,11 @@ def smoothing(text: str) -> float:
     if not 0 <= weight <= 0.999:
         raise Invalid(f"must be 0 to 0.999; `{text}` is not a smoothing weight", "for example 0.6")
     return weight
+
+
+def check_action(verb: str, action: str, actions: Collection[str]) -> None:
+    """Raise UsageError if a command has no such action."""
+    if action not in actions:
+        raise UsageError(
+            f"`{action}` is not an action of `stoker {verb}`", f"actions: {', '.join(actions)}"
+        )

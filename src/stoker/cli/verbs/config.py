@@ -26,7 +26,7 @@ from stoker.settings import (
     settings_path,
     unknown_setting,
 )
-from stoker.text.command_line import Parsed, Verb
+from stoker.text.command_line import Parsed, Verb, check_action
 from stoker.text.durations import format_duration
 from stoker.text.sizes import format_size
 from stoker.text.terminal import printable
@@ -59,10 +59,7 @@ the settings.""",
 
 def run(parsed: Parsed) -> int:
     action, *words = parsed.words or ["ls"]
-    if action not in _ACTIONS:
-        raise UsageError(
-            f"`{action}` is not an action of `stoker config`", f"actions: {', '.join(_ACTIONS)}"
-        )
+    check_action("config", action, _ACTIONS)
     if len(words) != (2 if action == "set" else 0):
         raise UsageError(
             f"wrong number of arguments for `stoker config {action}`",

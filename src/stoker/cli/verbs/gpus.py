@@ -16,7 +16,7 @@ from stoker.errors import NotFound, UsageError
 from stoker.features.backends import store as backends
 from stoker.features.backends.backend_requests import find_backend, is_local
 from stoker.features.backends.store import BackendRow
-from stoker.text.command_line import Option, Parsed, Verb, count
+from stoker.text.command_line import Option, Parsed, Verb, check_action, count
 from stoker.text.plurals import plural_word
 
 _ACTIONS = ("drain", "restore", "slots", "share")
@@ -196,10 +196,7 @@ def _connections(device: Device, names: dict[str, str]) -> tuple[str, str, str]:
 
 def _change(queue: Queue, parsed: Parsed) -> int:
     action, *words = parsed.words
-    if action not in _ACTIONS:
-        raise UsageError(
-            f"`{action}` is not an action of `stoker gpus`", f"actions: {', '.join(_ACTIONS)}"
-        )
+    check_action("gpus", action, _ACTIONS)
     slots = None
     if action == "slots":
         if not words:

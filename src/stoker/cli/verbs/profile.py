@@ -7,7 +7,7 @@ from typing import Any
 from stoker.cli.output import print_json, table
 from stoker.errors import UsageError
 from stoker.settings import Settings, load_settings, settings_path
-from stoker.text.command_line import Parsed, Verb
+from stoker.text.command_line import Parsed, Verb, check_action
 from stoker.text.terminal import printable
 
 VERB = Verb(
@@ -30,10 +30,7 @@ _ACTIONS = ("ls", "show")
 
 def run(parsed: Parsed) -> int:
     action, *names = parsed.words or ["ls"]
-    if action not in _ACTIONS:
-        raise UsageError(
-            f"`{action}` is not an action of `stoker profile`", f"actions: {', '.join(_ACTIONS)}"
-        )
+    check_action("profile", action, _ACTIONS)
     settings = load_settings()
     if action == "show":
         if len(names) != 1:

@@ -11,7 +11,7 @@ from stoker.errors import UsageError
 from stoker.features.notify.notify_settings import NotifySettings, default_places
 from stoker.features.notify.rules import DESKTOP
 from stoker.features.notify.store import NotifyMessage
-from stoker.text.command_line import Option, Parsed, Verb, positive
+from stoker.text.command_line import Option, Parsed, Verb, check_action, positive
 
 _ACTIONS = {
     "ls": (0, 0, "ls"),
@@ -51,10 +51,7 @@ history of your shell. `retry` sends messages again that were given up.""",
 
 def run(parsed: Parsed) -> int:
     action, *words = parsed.words or ["ls"]
-    if action not in _ACTIONS:
-        raise UsageError(
-            f"`{action}` is not an action of `stoker notify`", f"actions: {', '.join(_ACTIONS)}"
-        )
+    check_action("notify", action, _ACTIONS)
     least, most, usage = _ACTIONS[action]
     if len(words) > most:
         raise UsageError(f"unexpected argument `{words[most]}`", f"usage: stoker notify {usage}")

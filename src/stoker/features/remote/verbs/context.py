@@ -7,7 +7,7 @@ from stoker.client.submit.option_values import filled
 from stoker.errors import UsageError
 from stoker.features.remote import boxes
 from stoker.features.remote.boxes import LOCAL, Box
-from stoker.text.command_line import Option, Parsed, Verb
+from stoker.text.command_line import Option, Parsed, Verb, check_action
 
 VERB = Verb(
     "context",
@@ -45,10 +45,7 @@ _ACTIONS = ("ls", "add", "use", "rm")
 
 def run(parsed: Parsed) -> int:
     action, *names = parsed.words or ["ls"]
-    if action not in _ACTIONS:
-        raise UsageError(
-            f"`{action}` is not an action of `stoker context`", f"actions: {', '.join(_ACTIONS)}"
-        )
+    check_action("context", action, _ACTIONS)
     if action != "add":
         _refuse_options(action, parsed)
     if action == "ls":
