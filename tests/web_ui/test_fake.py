@@ -13,7 +13,6 @@ from stoker.features.artifacts import web as artifact_models
 from stoker.features.history import web as timeline_models
 from stoker.features.results import web as curve_models
 from stoker.web import models, routes_tables
-from stoker.web.routes_folders import FoldersAnswer
 
 _ASK = """
 import { Fake } from './fake.mjs';
@@ -62,7 +61,7 @@ _MODELS: dict[str, type[BaseModel]] = {
     "/api/compare": curve_models.CompareAnswer,
     "/api/jobs/15/files": artifact_models.FilesAnswer,
     "/api/jobs/15/files/preview": artifact_models.PreviewAnswer,
-    "/api/folders": FoldersAnswer,
+    "/api/folders": models.FoldersAnswer,
     "/api/timeline": timeline_models.TimelineAnswer,
 }
 

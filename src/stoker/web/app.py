@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from stoker import __version__
 from stoker.errors import Error
 from stoker.features import ROUTES, load
-from stoker.web import routes_folders, routes_read, routes_tables, routes_write
+from stoker.web import routes_read, routes_tables, routes_write
 from stoker.web.context import WebContext
 from stoker.web.http.guard_request import Refusal
 from stoker.web.http.middleware import Middleware, MiddlewareConfig
@@ -22,7 +22,6 @@ from stoker.web.static_files import StaticFiles, docs_page
 ROUTERS = (
     routes_write.router,
     routes_read.router,
-    routes_folders.router,
     routes_tables.router,
     *map(load, ROUTES),
 )  # all routes but those of static files

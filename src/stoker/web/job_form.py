@@ -1,4 +1,4 @@
-"""Turn the form of one job into a JobSpec, and queue jobs."""
+"""Turn the form of one job, or the text of many, into JobSpecs, and queue them."""
 
 from __future__ import annotations
 

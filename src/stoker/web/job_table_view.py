@@ -1,4 +1,4 @@
-"""The table of all jobs in the web UI: pages, groups of failures and exports."""
+"""Jobs in the web UI: one in full, and the table of all, its groups of failures and exports."""
 
 from __future__ import annotations
 

@@ -553,3 +553,7 @@ class Changed(Answer):
 
 class Health(BaseModel):
     ok: bool
+
+
+class FoldersAnswer(Answer):
+    folders: list[str] = Field(description="of the newest jobs, newest first, without duplicates")

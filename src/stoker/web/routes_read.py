@@ -1,4 +1,4 @@
-"""Routes that read: overview, jobs, logs, metrics, GPUs and sweeps."""
+"""Routes that read: overview, jobs, logs, metrics, GPUs, sweeps and folders."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from fastapi.responses import Response, StreamingResponse
 from stoker.client.live import log_view
 from stoker.client.queue import Queue
 from stoker.engine.store import job_queries
+from stoker.engine.store.database import Database
 from stoker.errors import NotFound
 from stoker.features.code.views import diff_of_job
 from stoker.features.history.gpu_history import history_json
@@ -20,6 +21,7 @@ from stoker.features.history.usage_charts import job_trace as job_trace_of
 from stoker.features.history.usage_charts import series_json
 from stoker.features.results.reports.reports import source_of_job
 from stoker.features.sweeps.control.clone import form_of_sweep
+from stoker.states import STATES
 from stoker.web import actions, job_table_view, models
 from stoker.web.context import guard_request_of, web_of
 from stoker.web.event_hub import Stream
@@ -45,6 +47,8 @@ Number = Annotated[int | None, Query(ge=0, le=2**62)]
 Short = Annotated[str | None, Query(max_length=2000)]
 Points = Annotated[int, Query(ge=4, le=2000)]
 StreamName = Annotated[str, Query(pattern="^(stdout|stderr)$")]
+_FOLDER_JOBS = 300  # the newest jobs, whose folders are suggested
+_MAX_FOLDERS = 15
 
 
 @router.get("/overview", response_model=models.Overview)
@@ -321,3 +325,19 @@ async def curves(
         lambda queue: web.sweeps.curves(queue.db, name, metric, limit, points)
     )
     return json_response(request, found)
+
+
+@router.get("/folders", response_model=models.FoldersAnswer)
+async def folders(request: Request) -> Response:
+    """The working directories of the newest jobs."""
+    found = await web_of(request).threads.read(lambda queue: _recent_folders(queue.db))
+    return json_response(request, {"folders": found})
+
+
+def _recent_folders(db: Database) -> list[str]:
+    """Return the working directories of the newest jobs without duplicates, newest first.
+
+    A job that runs in a snapshot has the folder from which it was submitted.
+    """
+    rows = job_queries.jobs_in_states(db, STATES, _FOLDER_JOBS, newest_first=True)
+    return list(dict.fromkeys(row.cwd for row in rows))[:_MAX_FOLDERS]
