@@ -1,4 +1,4 @@
-"""Check arguments of functions before their jobs are submitted."""
+"""Check functions and their arguments before their jobs are submitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait for several jobs, like `wait` and `as_completed` of concurrent.futures."""
+"""Wait for several jobs, like `wait` and `as_completed` of concurrent.futures; show progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Progress of `stoker run` on stderr."""
+"""Progress of `stoker run` on stderr, its summary and its exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources of the jobs of `stoker run`: one command, or the lines of a file or pipe.
+"""What `stoker run` runs, and on which GPUs: one command, or the lines of a file or pipe.
 
 The third source, a sweep, is in run_sweep.py.
 """

@@ -1,4 +1,4 @@
-"""The options of backends: `--option K=V` of `stoker backend add` and of single jobs."""
+"""What each kind of backend can do, and its options: `--option K=V` of backends and jobs."""
 
 from __future__ import annotations
 

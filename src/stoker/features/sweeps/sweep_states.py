@@ -1,4 +1,4 @@
-"""What can be done with a sweep, and why not: for the buttons of the web UI."""
+"""The state of a sweep in one word, and what can be done with it: for the web UI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The amount of work in the text that a job reports as its progress."""
+"""The amount of work in the text that a job reports as its progress, and when it likely ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`stoker --host BOX pull`: copy files of jobs from the box, also across lost connections."""
+"""Files from a box: `stoker --host BOX pull`, also across lost connections, and exports (`-o`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Go on after a lost connection."""
+"""Go on after a lost connection, and name the releases of both machines when one is too old."""
 
 from __future__ import annotations
 
