@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
-from importlib import import_module
 from itertools import count
-from typing import Any
 
 from stoker.engine.devices.driver import Driver, Unusable
 from stoker.engine.gpus.sample import GpuFault, GpuProcess, GpuSample
 from stoker.engine.model import Device
 from stoker.record import Record
 from stoker.text.cpu_list import format_cpu_list, parse_cpu_list
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 # The binding. Loaded when the driver is opened: that takes as long as a whole command of Stoker.
 pynvml: Any = None
@@ -165,6 +166,8 @@ class NvidiaDriver(Driver):
         return gpus
 
     def slow_readings(self, now: float) -> list[Callable[[], None]]:
+        from functools import partial
+
         due: list[Callable[[], None]] = []
         for unit in self._units():
             if unit.handle is None or unit.gpu.slice_of is not None:
@@ -328,10 +331,11 @@ class NvidiaDriver(Driver):
 def _load() -> None:
     global pynvml
     try:
-        pynvml = import_module("pynvml")
+        import pynvml as binding  # type: ignore[import-untyped]
     except ModuleNotFoundError as error:
         text = f"the Python package nvidia-ml-py is missing ({error})"
         raise Unusable(text, needs_reload=True) from None
+    pynvml = binding
 
 
 def _initialise() -> None:

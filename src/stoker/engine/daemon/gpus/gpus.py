@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from stoker.engine.daemon.gpus.gpu_leases import GpuLeases
 from stoker.engine.daemon.gpus.gpu_usage import NOTHING_SEEN, GpuUse
 from stoker.engine.daemon.gpus.memory_actions import MemoryAction
 from stoker.engine.daemon.gpus.quarantine import Quarantine
@@ -17,6 +16,10 @@ from stoker.engine.devices.leases.lease import Lease
 from stoker.engine.gpus.sample import Sample
 from stoker.engine.model import Device, DeviceState, Request, RunningJob
 from stoker.engine.policy.preemption import OutsideDemand
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.engine.daemon.gpus.gpu_leases import GpuLeases
 
 
 class Gpus:
