@@ -122,7 +122,7 @@ def test_top_works_with_every_setting(lab: Lab, monkeypatch: pytest.MonkeyPatch)
 
     async def steps() -> None:
         async with top(lab, settings=load_settings()) as screen:
-            await screen.shows("RUNNING 1")
+            await screen.shows("1 running")
 
     asyncio.run(steps())
 
