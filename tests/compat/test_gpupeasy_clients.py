@@ -72,6 +72,26 @@ def test_truncated_multipart_form_is_harmless(body: bytes) -> None:
     assert "jobList" not in app.fields_of("multipart/form-data; boundary=X", body)
 
 
+def test_allowed_methods_are_listed_as_by_flask(shared: PeasyLab) -> None:
+    wrong = send_request(shared.gui_port, "DELETE", "/batchaddjobs")
+    assert wrong.status == 405
+    assert sorted(wrong.headers["Allow"].split(", ")) == ["GET", "HEAD", "OPTIONS", "POST"]
+    options = send_request(shared.port, "OPTIONS", "/addnewjob")
+    assert (options.status, options.text) == (200, "")
+    assert options.headers["Allow"].split(", ") == ["OPTIONS", "POST"]
+    assert send_request(shared.port, "OPTIONS", "/jobinfo/1").status == 200
+    assert send_request(shared.port, "OPTIONS", "/nothing").status == 404
+
+
+def test_shell_case_statement_is_parsed_as_a_command(shared: PeasyLab) -> None:
+    text = "sh -c 'case $1 in a) echo 1;; b) echo 2;; esac'"
+    response = shared.send("/testCommandParser", jobCommand=text).messages
+    assert response == {"status": "successful",
+                      "commandList": ["sh", "-c", "case $1 in a) echo 1;; b) echo 2;; esac"],
+                      }  # fmt: skip
+    assert shared.send("/testCommandParser", jobCommand="only;;two").messages["errorCount"] == 1
+
+
 def test_loadlogfile_returns_json_while_the_server_is_down(lab: PeasyLab) -> None:
     stop(lab.serve())
     lab.show()

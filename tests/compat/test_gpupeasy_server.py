@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from stoker.compat.gpupeasy import event_log, jobs, main
+from stoker.compat.gpupeasy import auth, event_log, jobs, main
 from tests.compat.gpupeasy_lab import PeasyLab, send_request
 from tests.lab import wait_until
 
@@ -23,7 +23,7 @@ def lab(tmp_path: Path) -> Iterator[PeasyLab]:
     lab.close()
 
 
-@pytest.mark.parametrize("module", [main, jobs, event_log])
+@pytest.mark.parametrize("module", [main, jobs, auth, event_log])
 def test_docstring_examples_are_correct(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 

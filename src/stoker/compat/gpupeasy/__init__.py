@@ -6,10 +6,10 @@ state: it may be killed at any time, the queue continues without it, and the nex
 same folder finds every job. The user's own queue is not suitable: its devices are the GPUs of the
 host, not strings such as `2,3`, an empty string, or the ID of a GPU that does not exist.
 
-    main.py       the command line             app.py        requests, forms, access
+    main.py       the command line             app.py        requests, forms and responses
     server.py     the JSON routes              gui.py        the routes of the web page
     service.py    their effect on the queue    client.py     requests of the page to the server
     daemon.py     the daemon of the queue      html_pages.py HTML, with the files of pages/
-    jobs.py       submissions, output files    event_log.py  <logdir>/logs.out
-    job_text.py   name ;; outfile ;; command
+    jobs.py       submissions, output files    auth.py       access control
+    job_text.py   name ;; outfile ;; command   event_log.py  <logdir>/logs.out
 """

@@ -1,20 +1,13 @@
 """The two servers as ASGI applications: routes, requests (with forms) and responses.
 
 Their handlers block (on a database, on another server), so they run in a thread pool.
-
-Scripts written for the original send no token, so a loopback connection is accepted if the process
-at the other end belongs to the user of the server; all other connections need the token. The Host
-header must be one of the server's own names, which prevents DNS rebinding, and requests of browsers
-must come from the server's own pages.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hmac
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from email.message import Message
 from email.parser import BytesHeaderParser
@@ -29,18 +22,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from stoker.compat.gpupeasy.auth import Guard
 from stoker.record import Record
-from stoker.web.http.addresses import host_values
-from stoker.web.http.guard_request import GuardRequest, Refusal, refuse_site
-from stoker.web.http.http_server import ServerSockets
+from stoker.web.http.guard_request import Refusal
 from stoker.web.http.middleware import Middleware, MiddlewareConfig
-from stoker.web.http.peers import own_uids
 
 _BODY_BYTES = 16 << 20
 _THREADS = 16
 _MAX_FIELDS = 100
 _LINE = b"\r\n"
-_ANY_ADDRESS = "0.0.0.0"  # scripts of the original connect to it; Linux uses 127.0.0.1
 # Forms, styles and scripts of the same origin only, no inline scripts, and no framing.
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
@@ -94,7 +84,11 @@ def make_app(application: Application, guard: Guard) -> ASGIApp:
     pool = ThreadPoolExecutor(_THREADS)
 
     def route(path: str, handlers: dict[str, Callable[..., Response]]) -> Route:
+        methods = sorted({*handlers, "OPTIONS", *(["HEAD"] if "GET" in handlers else [])})
+
         async def endpoint(request: requests.Request) -> Response:
+            if request.method == "OPTIONS":
+                return Response(b"", 200, {"Allow": ", ".join(methods)})
             kind = request.headers.get("content-type", "")
             query = encoded(request.url.query)
             parsed = Request(request.method, query, await request.body(), kind)
@@ -103,7 +97,7 @@ def make_app(application: Application, guard: Guard) -> ASGIApp:
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(pool, application.answer, parsed, work)
 
-        return Route(path, endpoint, methods=list(handlers))  # Starlette adds HEAD to GET
+        return Route(path, endpoint, methods=methods)
 
     paths: dict[str, dict[str, Callable[..., Response]]] = {}
     for method, path, handler in application.routes:
@@ -195,52 +189,3 @@ def _parts(body: bytes, boundary: bytes) -> Iterator[tuple[str, bytes]]:
         if isinstance(name, str):
             # The header was decoded as ASCII, but names may be UTF-8.
             yield name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), content
-
-
-# -- access ----------------------------------------------------------------------------------------
-
-
-class Guard:
-    def __init__(self, hosts: frozenset[str], token: str | None) -> None:
-        self._hosts = hosts
-        self._token = token
-
-    def refuse(self, request: GuardRequest) -> Refusal | None:
-        if not request.path.startswith("/"):
-            return Refusal(400, "usage", "Bad request")
-        if request.headers.get("host", "").lower() not in self._hosts:
-            return Refusal(403, "wrong_host", "The Host header does not name this server")
-        if request.uid not in own_uids() and not self._has_right_token(request.headers):
-            text = "Only the user who started this server can use it without a token"
-            return Refusal(401, "no_token", text, None if self._token is None else "basic")
-        return refuse_site(request, self._hosts, opens_by_link=True)
-
-    def is_suspect(self, request: GuardRequest) -> bool:
-        return False  # the token is too long to be guessed
-
-    def _has_right_token(self, headers: Mapping[str, str]) -> bool:
-        if self._token is None:
-            return False
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "basic":  # the login dialog of a browser; the user name is ignored
-            given = _password(given)
-        elif kind.lower() != "bearer":
-            return False
-        return hmac.compare_digest(given.strip().encode(), self._token.encode())
-
-
-def _password(text: str) -> str:
-    try:
-        pair = base64.b64decode(text.strip(), validate=True).decode()
-    except ValueError:
-        return ""
-    return pair.partition(":")[2]
-
-
-def own_hosts(listening: ServerSockets, others: tuple[str, ...] = ()) -> frozenset[str]:
-    """The accepted Host headers; `others` are names, or NAME:PORT for the end of a tunnel."""
-    ports = {name.lower() for name in others if ":" in name}
-    names = [name for name in others if ":" not in name]
-    if listening.addresses.is_loopback:
-        names.append(_ANY_ADDRESS)
-    return host_values(listening.names(*names), listening.port) | ports

@@ -36,19 +36,22 @@ class Backend:
     def _request(
         self, method: str, path: tuple[str, ...], query: dict[str, object], body: bytes | None
     ) -> Any:
-        host = f"[{self._host}]" if ":" in self._host else self._host
         target = "/" + "/".join(quote(part, safe="") for part in path)
-        url = f"http://{host}:{self._port}{target}"
+        url = f"http://{self._host}:{self._port}{target}"
         address = self._address()
         if address is None:
             raise Unreachable(f"Connection error on url: {url}")
-        headers = {"Content-Type": "application/json", "Host": f"{host}:{self._port}"}
+        headers = {"Content-Type": "application/json"}
         if self._token is not None:
             headers["Authorization"] = f"Bearer {self._token}"
-        target += f"?{urlencode(query)}" if query else ""
         connection = http.client.HTTPConnection(address, self._port, timeout=_TIMEOUT_SECONDS)
+        headers["Host"] = (
+            f"[{self._host}]:{self._port}" if ":" in self._host else (f"{self._host}:{self._port}")
+        )
         try:
-            connection.request(method, target, body, headers)
+            connection.request(
+                method, target + ("?" + urlencode(query) if query else ""), body, headers
+            )
             return json.loads(connection.getresponse().read(_MAX_BYTES))
         except TimeoutError:
             raise Unreachable(f"Connection timeout on url: {url}") from None

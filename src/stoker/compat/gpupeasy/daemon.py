@@ -84,21 +84,29 @@ class PeasyDaemon(Daemon):
     # -- logs.out ------------------------------------------------------------------------------
 
     def starting(self, job: int, devices: tuple[int, ...]) -> None:
-        name = label(job, job_queries.job(self._db, job).name)
-        self._event_log.write("Info", "Scheduling", name, "on gpu ", self._gpu(devices))
+        row = job_queries.job(self._db, job)
+        self._event_log.write(
+            "Info", "Scheduling", label(job, row.name), "on gpu ", self._gpu(devices)
+        )
 
     def finished(self, job: int, outcome: Outcome, verdict: Verdict) -> None:
         super().finished(job, outcome, verdict)
         row = job_queries.job(self._db, job)
-        name, write = label(job, row.name), self._event_log.write
+        name = label(job, row.name)
         if verdict.event == "return":
-            write("Warning", "Process", name, "returns to the queue:", verdict.cause)
+            self._event_log.write(
+                "Warning", "Process", name, "returns to the queue:", verdict.cause
+            )
         elif verdict.cause == "start_failed":
-            write("Error", "Scheduling failed for", name, "on gpu", self._gpu(row.devices))
-            write("Error", "OSError: ", outcome.detail)
+            self._event_log.write(
+                "Error", "Scheduling failed for", name, "on gpu", self._gpu(row.devices)
+            )
+            self._event_log.write("Error", "OSError: ", outcome.detail)
         else:
             level = "Success" if verdict.event == "succeed" else "Warning"
-            write(level, "Process", name, f"exited with return code: {return_code(row)}")
+            self._event_log.write(
+                level, "Process", name, f"exited with return code: {return_code(row)}"
+            )
 
     def _gpu(self, devices: tuple[int, ...]) -> str:
         return ",".join(self._loop.gpus.devices[number].visible for number in devices)

@@ -155,7 +155,7 @@ class Gui:
         result: dict[str, Any] = {"status": "failed", "commandList": []}
         if not job_text.one_line(text):
             result["errorMessage"] = "Command string cannot be emtpy"
-        elif ";;" in text:
+        elif job_text.has_fields(text):
             result = _parsed_list(list(job_text.jobs_in(text)))
         else:
             try:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 
 from stoker.record import Record
 
+# `;;` also ends a branch of a `case` in shell code.
+_CASE = re.compile(r"\bcase\b.*\bin\b", re.DOTALL)
+
 
 class TextJob(Record):
     """One job of a text; `error` holds the error if it is not valid."""
@@ -70,3 +73,12 @@ def split_command(text: str) -> tuple[str, ...]:
     ('python', '-c', 'print(1)', '')
     """
     return tuple(word.strip() for word in shlex.split(text))
+
+
+def has_fields(text: str) -> bool:
+    """Whether `;;` separates fields in this text, and not the branches of a `case`.
+
+    >>> has_fields("a ;; a.out ;; echo 1"), has_fields("case $1 in a) echo 1;; esac")
+    (True, False)
+    """
+    return ";;" in text and not _CASE.search(text)

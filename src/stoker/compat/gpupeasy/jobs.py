@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from functools import cache
 
 from stoker.compat.foreground.gpu_slots import expand_range
 from stoker.engine.outcome.wait_status import exit_code_of, signal_of
@@ -29,6 +28,7 @@ class PeasySubmission(Record):
     argv: tuple[str, ...]
     priority: int = DEFAULT_PRIORITY
     restartable: bool = False
+    retries: int = 0
 
 
 class InvalidSubmission(Exception):
@@ -64,17 +64,22 @@ def parse_submission(job: object) -> PeasySubmission:
         tuple(words),
         priority_of(fields.get("priority", DEFAULT_PRIORITY)),
         bool(fields.get("checkpoint", False)),
+        _integer("Retries", fields.get("retries", 0), 0, 1001),
     )
 
 
 def priority_of(value: object) -> int:
-    """The priority, which may be text; raises InvalidSubmission."""
+    return _integer("Priority", value, -_MAX_PRIORITY + 1, _MAX_PRIORITY)
+
+
+def _integer(name: str, value: object, low: int, high: int) -> int:
+    """The number, which may be text; raises InvalidSubmission."""
     try:
-        number = int(value) if isinstance(value, (int, str)) and len(str(value)) < 20 else None
+        number = int(value) if isinstance(value, (int, str)) and len(str(value)) < 20 else high
     except ValueError:
-        number = None
-    if number is None or not -_MAX_PRIORITY < number < _MAX_PRIORITY:
-        raise InvalidSubmission(f"Priority is not a number: {value}")
+        number = high
+    if not low <= number < high:
+        raise InvalidSubmission(f"{name} is not a number: {value}")
     return number
 
 
@@ -134,11 +139,19 @@ def same_file(path: str, folder: str) -> tuple[str, str]:
 
 def find_by_output(out: str, rows: Iterable[JobRow]) -> JobRow | None:
     """The first job with this output file; relative paths are relative to the job's folder."""
-    key_of = cache(same_file)
+    wanted: dict[str, tuple[str, str]] = {}
+    resolved: dict[str, str] = {}  # folders as given -> real paths
     for row in rows:
-        if not out or not row.stdout or os.path.basename(row.stdout) != os.path.basename(out):
+        if not row.stdout or not out:
             continue
-        if key_of(row.stdout, row.cwd) == key_of(out, row.cwd):
+        if row.cwd not in wanted:
+            wanted[row.cwd] = same_file(out, row.cwd)
+        parent, name = os.path.split(row.stdout)
+        if name != wanted[row.cwd][1]:
+            continue
+        if parent not in resolved:
+            resolved[parent] = same_file(row.stdout, row.cwd)[0]
+        if (resolved[parent], name) == wanted[row.cwd]:
             return row
     return None
 

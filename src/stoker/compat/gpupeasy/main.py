@@ -308,7 +308,8 @@ def _serving(
     options: ListenOptions, listening: ServerSockets, token: str | None, application: Application
 ) -> Iterator[None]:
     """Serve requests until the end of the block."""
-    from stoker.compat.gpupeasy.app import Guard, make_app, own_hosts
+    from stoker.compat.gpupeasy.app import make_app
+    from stoker.compat.gpupeasy.auth import Guard, own_hosts
     from stoker.web.http.http_server import serving
 
     guard = Guard(own_hosts(listening, options.names), token)

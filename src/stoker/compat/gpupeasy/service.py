@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from stoker import __version__
 from stoker.client.context import current_context
 from stoker.client.queue import Queue
 from stoker.client.views import job as views
@@ -140,12 +141,14 @@ class Service:
         row = self._find(id)
         value = {
             **self.info(id)["value"],
+            "argv": list(row.argv),
             "gpu": self._gpu(row) if row.devices else None,
             "pid": row.pid if row.state in ACTIVE else None,
             "priority": row.priority,
             "attempts": row.attempts,
             "checkpoint": row.settings.restartable,
             "checkpointDir": f"{job_folder(self._queue.settings.state_dir, row.id)}/checkpoints",
+            "stopRequested": row.stop_requested,
             "result": views.result_words(row),
             "submittedAt": views.iso(row.submitted_at),
             "startedAt": views.iso(row.started_at),
@@ -230,7 +233,7 @@ class Service:
                 Request(gpus=1),
                 job.name,
                 job.priority,
-                settings=JobSettings(restartable=job.restartable),
+                settings=JobSettings(retries=job.retries, restartable=job.restartable),
                 stdout=literal_path(os.path.join(context.cwd, ".", job.out)),
             )
             for job in submissions
@@ -351,7 +354,13 @@ class Service:
         return successful(message=f"Scheduler {status}")
 
     def about(self) -> Response:
-        return successful(value={"paused": meta.is_draining(self._db)})
+        value = {
+            "version": __version__,
+            "paused": meta.is_draining(self._db),
+            "queueLimit": self._limit,
+            "stateDir": self._queue.settings.state_dir,
+        }
+        return successful(value=value)
 
     # -- start and stop of the server ----------------------------------------------------------
 
