@@ -8,9 +8,12 @@ import time
 from stoker.engine.model import Context
 from stoker.engine.snapshot_context import original_folder
 from stoker.features.code.repository import find_repository
-from stoker.features.code.state_reader import CodeState
 from stoker.features.code.store import NewCode, prepare
 from stoker.record import Record
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from stoker.features.code.state_reader import CodeState
 
 # A program that submits thousands of jobs one by one reads the state of its code once a second.
 _REUSE_SECONDS = 1.0
