@@ -135,6 +135,7 @@ def test_wrong_guesses_do_not_lock_out_the_owner(new_site: Callable[..., Site]) 
 
 def test_many_concurrent_guesses_are_refused_unchecked(new_site: Callable[..., Site]) -> None:
     site = new_site()
+    site.overview()  # the queue exists
     for _ in range(10):
         site.ask("GET", "/api/overview", token="guess")
     with ThreadPoolExecutor(20) as pool:

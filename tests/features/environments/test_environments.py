@@ -91,6 +91,7 @@ def test_signals_reach_a_job_that_a_script_activates(lab: Lab) -> None:
     text = 'trap "echo got it; exit 5" USR1; echo ready; while :; do sleep 0.05; done'
     job = lab.submit("--conda", str(prefix), "sh", "-c", text)
     lab.wait_until(lambda: "ready" in lab.run("log", str(job)).stdout)
+    lab.wait_until(lambda: lab.job(job)["pid"])
     os.kill(lab.job(job)["pid"], 10)
     lab.wait(job)
     assert (lab.job(job)["exit_code"], lab.log(job)) == (5, "ready\ngot it\n")

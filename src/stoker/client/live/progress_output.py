@@ -72,8 +72,8 @@ class TerminalLine:
     def show(self, text: str) -> None:
         line = _fitted(printable(text), max(10, _columns() - 1))
         if line != self._shown:
+            self._shown = line  # first: Ctrl-C may come before the end of the writing
             _write(f"\r\x1b[K{line}")
-            self._shown = line
 
     def clear(self) -> None:
         if self._shown:

@@ -41,7 +41,7 @@ def test_search_continues_after_the_daemon_was_killed(lab: Lab) -> None:
         lab.wait_until(lambda enough=enough: counted(lab, "s") >= enough)  # type: ignore[misc]
         lab.kill_daemon()
     lab.wait_until(lambda: trials(lab, "s") == {"done": 10})
-    assert "finished" in lab.ok("sweep", "ls")
+    lab.wait_until(lambda: "finished" in lab.ok("sweep", "ls"))
 
 
 def test_sweep_name_cannot_escape_the_state_folder(lab: Lab) -> None:
