@@ -2,7 +2,7 @@
 
 Most of the time of a short command is the start of Python and its imports, which are the same in
 all tests. A fork has everything else that a process has: environment, working folder, streams,
-signals and exit code. Tests of the start itself use `Lab.popen`, or a lab with `forks = False`.
+signals and exit code. A lab with `forks = True` uses it, except for `Lab.popen`.
 
 done = CommandServer("stoker.cli").run(["ls", "--json"], env, cwd, stdin=None)
 """

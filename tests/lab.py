@@ -39,7 +39,7 @@ _commands = CommandServer("stoker.cli", "stoker.client", "stoker.engine.store", 
 class Lab:
     def __init__(self, folder: Path, devices: int | str | None = None, **env: str) -> None:
         self.command = STOKER
-        self.forks = True  # see tests/command_server.py
+        self.forks = False  # see tests/command_server.py
         self.forked: list[Fork] = []  # commands that run in the background
         self._may_run = False  # whether processes of this lab may be running
         self.folder = folder

@@ -16,6 +16,11 @@ NOT_A_DURATION = "write 90s, 30m, 2h, 1d, HH:MM:SS or D-HH:MM:SS"
 NOT_A_TIME = "write 14:30, +2h or 2026-12-24T18:00"
 
 
+@pytest.fixture(autouse=True)
+def _quick_commands(lab: Lab) -> None:
+    lab.forks = True
+
+
 AFTER = "write 7, 7:ok, 7:any or 7:notok; a range, a name, a tag or @ (the last job) likewise"
 
 

@@ -6,7 +6,6 @@ from tests.lab import Lab
 
 
 def test_submitted_command_runs_and_its_output_is_kept(lab: Lab) -> None:
-    lab.forks = False
     job = lab.submit("echo hello from gpu $CUDA_VISIBLE_DEVICES")
     assert lab.wait(job) == 0
     assert lab.log(job) == "hello from gpu 0\n"

@@ -12,6 +12,11 @@ from tests.lab import Lab
 PROGRAM = "import sys\n\nprint(sys.argv)\n"
 
 
+@pytest.fixture(autouse=True)
+def _quick_commands(lab: Lab) -> None:
+    lab.forks = True
+
+
 def test_submit_dash_reads_jobs_from_stdin(lab: Lab) -> None:
     assert lab.ok("submit", "-q", "--hold", "-", input="echo a\necho b\n") == "1\n2\n"
     assert lab.job(2)["argv"] == ["echo b"]

@@ -37,7 +37,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     output = lab.state_dir / "jobs/0/1"
     output.mkdir()
     (output / "x.png").write_bytes(hostile_files.gray(2, 2, 100))
-    lab.forks = False  # a background server has a log file
     yield Site(lab, "--port", free_port())
     lab.close()
 

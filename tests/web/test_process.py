@@ -20,7 +20,6 @@ from tests.web.site import Site
 
 @pytest.fixture
 def site(lab: Lab) -> Site:
-    lab.forks = False
     return Site(lab, "--port", free_port())
 
 
