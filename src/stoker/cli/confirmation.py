@@ -27,7 +27,7 @@ def print_kept(folders: list[str]) -> None:
 
 
 def print_marked(count: int) -> None:
-    """Say that jobs were kept because somebody wrote a note or added a star."""
+    """Say that jobs were kept because they have a note or a star."""
     if count:
         notice(f"kept {plural(count, 'job')} with a star or a note; stoker rm ID... removes them")
 
